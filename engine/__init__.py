@@ -1,0 +1,1 @@
+"""Specter's engine: text in, text out; it knows no editor and no protocol."""

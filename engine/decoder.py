@@ -1,0 +1,137 @@
+"""The draft/verify cycle: one forward of the target judges what a drafter guessed; plain decoding has no drafter."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.drafters import Context, Drafter
+from engine.model import CachedModel
+from engine.request import Sampling
+from engine.sampling import Noise, warp
+from engine.speculation import Draft, verify
+
+log = logging.getLogger(__name__)
+
+PREFILL_CHUNK = 256  # tokens of the target's prompt between two chances to leave
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One cycle: the tokens it emitted (accepted guesses and the target's own), and what became of the draft.
+
+    A step without a forward (`forwards` 0) is a pause in the prefill. `fault` says why a drafter was left out.
+    """
+
+    tokens: tuple[int, ...] = ()
+    drafted: int = 0
+    accepted: int = 0
+    judged: int = 0
+    forwards: int = 0
+    draft_ms: float = 0.0
+    verify_ms: float = 0.0
+    fault: str | None = None
+
+
+class SpeculativeDecoder:
+    """Decodes with the target's law: greedy or sampled tokens equal in law to plain decoding, fewer forwards.
+
+    The stream ends after `limit` tokens, after an end token (which is the last one emitted) or at the target's
+    window. Leaving the iterator ends the work within one cycle; what was computed stays in the models' caches.
+    """
+
+    def __init__(
+        self,
+        target: CachedModel,
+        drafter: Drafter | None,
+        sampling: Sampling,
+        noise: Noise,
+        end_tokens: frozenset[int],
+        draft_length: int,
+    ) -> None:
+        self._target = target
+        self._drafter = drafter
+        self._sampling = sampling
+        self._noise = noise
+        self._end_tokens = end_tokens
+        self._draft_length = draft_length
+
+    def decode(self, prompt: Sequence[int], limit: int) -> Iterator[Step]:
+        """prompt: 1..window ids. Yields at least one token in total unless the prompt fills the window."""
+        tokens = list(prompt)
+        yield from self._prefill(prompt)
+        end = min(len(prompt) + limit, self._target.window)
+        while len(tokens) < end:
+            step = self._cycle(tokens, len(prompt), room=end - len(tokens))
+            tokens += step.tokens
+            yield step
+            if step.tokens[-1] in self._end_tokens:
+                return
+
+    def _prefill(self, prompt: Sequence[int]) -> Iterator[Step]:
+        try:
+            for _ in self._drafter.prepare(prompt) if self._drafter else ():
+                yield Step()
+        except Exception as error:
+            yield Step(fault=self._drop_drafter(error))
+        for _ in self._target.prefill(prompt, PREFILL_CHUNK):
+            yield Step()
+
+    def _cycle(self, tokens: list[int], prompt_length: int, room: int) -> Step:
+        started = time.perf_counter()
+        context = Context(tokens, prompt_length, self._sampling, self._noise)
+        draft, fault = self._propose(context, min(self._draft_length, room - 1))
+        drafted = time.perf_counter()
+        known = (guess if 0 <= guess < self._target.vocab else 0 for guess in draft.tokens)  # verify rejects the others
+        p = warp(self._target.logits([*tokens, *known], tail=len(draft) + 1), self._sampling)
+        verdict = verify(p, draft, self._noise, context.position)
+        emitted = self._until_end([*(draft.tokens[node] for node in verdict.path), verdict.next_token])
+        accepted = min(len(verdict.path), len(emitted))
+        return Step(
+            tokens=tuple(emitted),
+            drafted=len(draft),
+            accepted=accepted,
+            judged=verdict.judged if accepted == len(verdict.path) else accepted,
+            forwards=1,
+            draft_ms=1000 * (drafted - started),
+            verify_ms=1000 * (time.perf_counter() - drafted),
+            fault=fault,
+        )
+
+    def _until_end(self, tokens: list[int]) -> list[int]:
+        for index, token in enumerate(tokens):
+            if token in self._end_tokens:
+                return tokens[: index + 1]
+        return tokens
+
+    def _propose(self, context: Context, limit: int) -> tuple[Draft, str | None]:
+        """The drafter's guess, made safe: at most `limit` long, its laws finite; none at all if the drafter fails."""
+        if self._drafter is None or limit < 1:
+            return Draft(), None
+        try:
+            draft = self._drafter.propose(context, limit).first(limit)
+            if not draft.is_chain:
+                raise ValueError("only chains can be verified")
+            if draft.probs is not None and not _are_laws(draft.probs, self._target.vocab):
+                raise ValueError("its probabilities are not laws over the vocabulary")
+            return draft, None
+        except Exception as error:
+            return Draft(), self._drop_drafter(error)
+
+    def _drop_drafter(self, error: Exception) -> str:
+        """A drafter that failed once in a completion is left out of the rest of it."""
+        name = self._drafter.name if self._drafter else "none"
+        self._drafter = None
+        fault = f"drafter {name} failed and was left out ({type(error).__name__})"  # its message might quote the text
+        log.warning(fault)
+        log.debug(fault, exc_info=error)
+        return fault
+
+
+def _are_laws(probs: Tensor, vocab: int) -> bool:
+    return probs.shape[-1] == vocab and bool(torch.isfinite(probs).all()) and bool((probs >= 0).all())

@@ -1,0 +1,40 @@
+"""Where guesses come from. Any source will do: the verifier makes the output exact whatever is proposed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.request import Sampling
+from engine.sampling import Noise
+from engine.speculation import Draft
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a drafter may look at: the prompt and what was emitted, how tokens are sampled, and the noise."""
+
+    tokens: Sequence[int]
+    prompt_length: int
+    sampling: Sampling
+    noise: Noise
+
+    @property
+    def position(self) -> int:
+        """Index in the completion of the next token."""
+        return len(self.tokens) - self.prompt_length
+
+
+class Drafter(Protocol):
+    """Guesses the next tokens. A fault in it costs speed, never an answer: the decoder goes on without the guess."""
+
+    name: str
+
+    def prepare(self, prompt: Sequence[int]) -> Iterator[None]:
+        """Whatever a new prompt needs, in pieces between which it can be left."""
+        ...
+
+    def propose(self, context: Context, limit: int) -> Draft:
+        """Up to `limit` guesses for the tokens after `context.tokens`."""
+        ...

@@ -1,0 +1,56 @@
+"""The pair that ships in the wheel: its folder, its int8 weights, and its export as ordinary checkpoints."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+FOLDER = Path(__file__).parent / "pretrained"
+Role = Literal["target", "draft"]
+
+
+class Int8Weight(NamedTuple):
+    """A matrix as stored: weight = rows · scale of the row. Rounding is part of the model: this is exact."""
+
+    rows: Tensor  # [out, in] int8
+    scales: Tensor  # [out] float32
+
+    def dequantised(self) -> Tensor:
+        """[out, in] float32"""
+        return self.rows * self.scales[:, None]
+
+
+def stored_weights(role: Role) -> dict[str, Tensor | Int8Weight]:
+    """The parameters by transformers' names, matrices as stored. The head is the embedding (`lm_head` is tied)."""
+    stored = load_file(FOLDER / role / "model.safetensors")
+    scales = {name.removesuffix(".scale"): stored.pop(name) for name in list(stored) if name.endswith(".scale")}
+    return {
+        name: Int8Weight(tensor, scales[base]) if (base := name.removesuffix(".weight")) in scales else tensor
+        for name, tensor in stored.items()
+    }
+
+
+def weights(role: Role) -> dict[str, Tensor]:
+    """The parameters by transformers' names, all float32."""
+    return {
+        name: weight.dequantised() if isinstance(weight, Int8Weight) else weight
+        for name, weight in stored_weights(role).items()
+    }
+
+
+def export(folder: Path) -> None:
+    """Writes the pair as plain Hugging Face folders `folder/target` and `folder/draft`, in float32.
+
+    Raises FileExistsError if one of them exists already.
+    """
+    for role in ("target", "draft"):
+        (folder / role).mkdir(parents=True)
+        save_file(weights(role), folder / role / "model.safetensors", metadata={"format": "pt"})
+        shutil.copy(FOLDER / role / "config.json", folder / role)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(FOLDER / name, folder / role)
+    shutil.copy(FOLDER / "MODEL_CARD.md", folder / "README.md")

@@ -1,0 +1,222 @@
+"""The only place that builds the models and joins the parts; every failure is one line with the key and the fix."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from engine import embedded
+from engine.config import EMBEDDED, ConfigError, EngineConfig
+from engine.drafters import Drafter
+from engine.drafters.small_model import SmallModelDrafter
+from engine.fast_llama import FastLlamaRunner
+from engine.model import CachedModel
+from engine.pairs import known_pair
+from engine.prompt import PromptBuilder, Tokenizer
+from engine.runners import TransformersRunner, UnsupportedModelError
+
+Report = Callable[[float, str], None]  # fraction done, what is being done
+Key = Literal["target", "draft"]
+
+# Most accepted tokens per millisecond on the embedded pair (README, "Measured"); the int8 product jumps after width 4.
+_DRAFT_LENGTH = 3
+# A longer prompt costs a CPU more time to the first text than it gains in quality.
+_CPU_CONTEXT, _GPU_CONTEXT = 1024, 8192
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPair:
+    """Everything one completion needs. The models' caches are shared: one completion at a time."""
+
+    name: str
+    device: str
+    dtype: str
+    tokenizer: Tokenizer
+    prompts: PromptBuilder
+    target: CachedModel
+    draft: CachedModel | None
+    draft_length: int
+    context: int  # most tokens of prompt and completion together
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        return self.prompts.end_tokens
+
+    def drafter(self) -> Drafter | None:
+        """A fresh drafter for one completion; None decodes plainly."""
+        if self.draft is None:
+            return None
+        return SmallModelDrafter(self.draft, self.end_tokens)
+
+
+def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
+    """Loads the pair that the configuration names. Raises ConfigError for whatever cannot work."""
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()  # what matters is raised; the rest would garble the terminal
+    device = _device(config.device)
+    name, target_source, draft_source = _sources(config)
+    report(0.0, f"loading {name}")
+    loader = _Loader(config, device)
+    target, tokenizer = loader.model("target", target_source)
+    draft = None
+    if draft_source is not None:
+        report(0.7, "loading the draft model")
+        draft, draft_tokenizer = loader.model("draft", draft_source)
+        _require_same_tokens(tokenizer, draft_tokenizer, target_source, draft_source)
+    try:
+        prompts = PromptBuilder(tokenizer)
+    except LookupError:
+        raise ConfigError(
+            "target",
+            f"{target_source} has no fill-in-the-middle tokens; choose a code model trained for it (`specter pairs`)",
+        ) from None
+    report(1.0, "ready")
+    context = _CPU_CONTEXT if device.type == "cpu" else _GPU_CONTEXT
+    length = _DRAFT_LENGTH if config.draft_length == "auto" else config.draft_length
+    return LoadedPair(
+        name=name,
+        device=_describe(device),
+        dtype=loader.dtype_name,
+        tokenizer=tokenizer,
+        prompts=prompts,
+        target=target,
+        draft=draft,
+        draft_length=length,
+        context=min(context, target.window),
+    )
+
+
+def _sources(config: EngineConfig) -> tuple[str, str, str | None]:
+    """(name of the pair, target, draft or None)."""
+    if config.target is None:
+        pair = known_pair(config.pair)
+        name = pair.name
+        target, draft = (EMBEDDED, EMBEDDED) if name == EMBEDDED else (pair.target, pair.draft)
+    else:
+        name, target, draft = Path(config.target).name, config.target, None
+    if config.draft is not None:
+        draft = None if config.draft == "none" else config.draft
+    if config.drafter == "none":
+        draft = None
+    if config.drafter == "model" and draft is None:
+        raise ConfigError("drafter", "'model' needs a draft model; give --draft PATH_OR_ID or choose --drafter none")
+    return name, target, draft
+
+
+def _device(wanted: str) -> torch.device:
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device", "cuda is not available to this torch; use --device cpu, or install a CUDA build")
+    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def _describe(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+class _Loader:
+    """Loads models for one configuration and device."""
+
+    def __init__(self, config: EngineConfig, device: torch.device) -> None:
+        self._device = device
+        self._wanted = config.dtype
+        self.dtype_name = config.dtype if config.dtype != "auto" else _best_dtype(device)
+
+    def model(self, key: Key, source: str) -> tuple[CachedModel, Tokenizer]:
+        if source == EMBEDDED and not Path(source).exists():
+            return self._embedded(key)
+        folder, options = _locate(key, source)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+            model, info = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=getattr(torch, self.dtype_name), output_loading_info=True, **options
+            )
+            _require_complete(info)
+            runner = TransformersRunner(model.to(self._device))
+        except UnsupportedModelError as error:
+            raise ConfigError(key, f"{source}: {error}; choose a model with attention only") from None
+        except torch.cuda.OutOfMemoryError:
+            raise ConfigError(key, f"{source} does not fit the GPU's memory; choose a smaller pair") from None
+        except Exception as error:  # transformers and its parsers raise whatever they like at a damaged file
+            raise ConfigError(key, f"{source} cannot be loaded: {_reason(error)}; {_FIX}") from error
+        return CachedModel(runner, _vocabulary_size(tokenizer)), cast(Tokenizer, tokenizer)
+
+    def _embedded(self, role: Key) -> tuple[CachedModel, Tokenizer]:
+        config = AutoConfig.from_pretrained(embedded.FOLDER / role)
+        tokenizer = AutoTokenizer.from_pretrained(embedded.FOLDER)
+        vocab = _vocabulary_size(tokenizer)
+        if self._device.type == "cpu":
+            if self._wanted == "auto":
+                self.dtype_name = "bfloat16"  # int8 products on any processor, so always the cheapest
+            exact = self.dtype_name == "float32"
+            weights = embedded.weights(role) if exact else embedded.stored_weights(role)
+            return CachedModel(FastLlamaRunner(config, weights), vocab), cast(Tokenizer, tokenizer)
+        model = AutoModelForCausalLM.from_pretrained(
+            None, config=config, state_dict=embedded.weights(role), dtype=getattr(torch, self.dtype_name)
+        )
+        return CachedModel(TransformersRunner(model.to(self._device)), vocab), cast(Tokenizer, tokenizer)
+
+
+_FIX = "give a folder with a Hugging Face checkpoint and its tokenizer, a .gguf file, or a model id"
+
+
+def _locate(key: Key, source: str) -> tuple[str, dict[str, Any]]:
+    """(what from_pretrained takes, further options). Anything that looks like a path must exist."""
+    path = Path(source).expanduser()
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise ConfigError(key, f"{source} does not exist; {_FIX}")
+        return str(path.parent), {"gguf_file": path.name}
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ConfigError(key, f"{source} has no config.json; {_FIX}")
+        return str(path), {}
+    if path.exists() or path.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1:
+        raise ConfigError(key, f"{source} is not a model folder; {_FIX}")
+    return source, {}
+
+
+def _require_complete(info: dict[str, Any]) -> None:
+    """transformers only warns of parameters that a checkpoint lacks, and goes on with random ones."""
+    missing = [*info.get("missing_keys", ()), *info.get("mismatched_keys", ()), *info.get("error_msgs", ())]
+    if missing:
+        raise ValueError(f"{len(missing)} parameters are missing or have the wrong shape, such as {missing[0]}")
+
+
+def _reason(error: Exception) -> str:
+    """The first line of a message, without the advice that follows it."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"a file in it is not valid JSON ({error.msg}, line {error.lineno})"
+    first = str(error).strip().split("\n")[0].rstrip(".")
+    return first[:200] if first else type(error).__name__
+
+
+def _require_same_tokens(target: Tokenizer, draft: Tokenizer, target_source: str, draft_source: str) -> None:
+    """Ids must mean the same to both models; padding of the embedding may differ."""
+    ours, theirs = target.get_vocab(), draft.get_vocab()
+    if ours != theirs:
+        different = len(set(ours.items()) ^ set(theirs.items()))
+        raise ConfigError(
+            "draft",
+            f"{draft_source} and {target_source} have different tokenizers ({different} entries differ); choose a "
+            "draft of the same family (`specter pairs`) or --draft none",
+        )
+
+
+def _vocabulary_size(tokenizer: Any) -> int:
+    """One more than the highest id. Rows of a padded embedding beyond it are no tokens."""
+    return int(max(tokenizer.get_vocab().values())) + 1
+
+
+def _best_dtype(device: torch.device) -> Literal["float32", "bfloat16"]:
+    """bfloat16 where the processor computes in it; elsewhere its products are emulated and slower than float32."""
+    if device.type == "cuda":
+        return "bfloat16"
+    supported = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    return "bfloat16" if supported() else "float32"

@@ -1,0 +1,197 @@
+"""The engine as its users see it: an asynchronous stream over one worker thread that owns the models."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.config import EngineConfig
+from engine.generation import encode, generate
+from engine.loading import LoadedPair, Report, load
+from engine.prompt import EncodedPrompt
+from engine.request import Chunk, CompletionRequest
+
+log = logging.getLogger(__name__)
+
+_CLOSE_S = 5.0
+
+
+class EngineError(Exception):
+    """A completion failed; the engine goes on. One line, without any of the user's text."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A stream between its two ends: the worker makes chunks, the event loop takes them."""
+
+    request: CompletionRequest
+    loop: asyncio.AbstractEventLoop
+    chunks: asyncio.Queue[Chunk | Exception] = field(default_factory=asyncio.Queue)
+    cancelled_at: float | None = None  # time.perf_counter(); set by the loop, read by the worker after each step
+
+    def cancel(self) -> None:
+        self.cancelled_at = self.cancelled_at or time.perf_counter()
+
+    def post(self, item: Chunk | Exception) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self.chunks.put_nowait, item)
+        except RuntimeError:  # the loop is closed: nobody waits for it any more
+            self.cancel()
+
+
+class CompletionEngine:
+    """Streams completions of one pair. Requests are served one after another, in the order they came.
+
+    Leaving a stream cancels it within one cycle (between two chunks of a prefill at the latest); what was computed
+    stays in the cache for the next request. All methods belong to the event loop's thread.
+    """
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._pair: LoadedPair | None = None
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="specter-engine", daemon=True)
+        self._open_jobs: set[_Job] = set()
+        self._cancels = _Cancels()
+        self._closed = False
+        self._thread.start()
+
+    @property
+    def ready(self) -> bool:
+        return self._pair is not None
+
+    @property
+    def description(self) -> dict[str, str]:
+        """pair, device, dtype and drafter, once loaded."""
+        if self._pair is None:
+            return {}
+        drafter = "none" if self._pair.draft is None else "model"
+        return {"pair": self._pair.name, "device": self._pair.device, "dtype": self._pair.dtype, "drafter": drafter}
+
+    async def load(self, report: Report = lambda *_: None) -> None:
+        """Loads the models on the worker thread; `report` is called on the event loop. Raises ConfigError."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[LoadedPair] = loop.create_future()
+
+        def settle(outcome: LoadedPair | Exception) -> None:
+            if done.cancelled():
+                return
+            if isinstance(outcome, Exception):
+                done.set_exception(outcome)
+            else:
+                done.set_result(outcome)
+
+        def work() -> None:
+            outcome: LoadedPair | Exception
+            try:
+                outcome = load(self._config, lambda fraction, what: _post(loop, report, fraction, what))
+            except Exception as error:
+                outcome = error
+            _post(loop, settle, outcome)
+
+        self._work.put(work)
+        self._pair = await done
+
+    async def stream(self, request: CompletionRequest) -> AsyncIterator[Chunk]:
+        """The completion's text as it becomes certain; the last chunk carries its measurements. Raises EngineError."""
+        if self._pair is None or self._closed:
+            raise EngineError("the engine is not loaded")
+        job = _Job(request, asyncio.get_running_loop())
+        self._open_jobs.add(job)
+        self._work.put(lambda: self._complete(job))
+        try:
+            while True:
+                item = await job.chunks.get()
+                if isinstance(item, Exception):
+                    raise item
+                if item.text or item.completion:
+                    yield item
+                if item.completion:
+                    return
+        finally:
+            job.cancel()
+
+    def preview(self, request: CompletionRequest) -> EncodedPrompt:
+        """Exactly the prompt that a stream of this request would send."""
+        if self._pair is None:
+            raise EngineError("the engine is not loaded")
+        return encode(self._pair, request)
+
+    def usage(self) -> dict[str, Any]:
+        """`liveGenerations`, `tokensAfterCancel`, and `cancelToIdleMs` {p50, p99, max} of the latest cancels."""
+        return {"liveGenerations": len(self._open_jobs)} | self._cancels.to_json()
+
+    def close(self) -> None:
+        """Ends the worker after the step it is in, fails the open streams and frees the models. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._work.put(None)
+        self._thread.join(_CLOSE_S)  # a load in progress cannot be interrupted; the thread is a daemon
+        for job in list(self._open_jobs):
+            job.post(EngineError("the engine was closed"))
+        self._open_jobs.clear()
+        self._pair = None
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None and not self._closed:
+            work()
+
+    def _complete(self, job: _Job) -> None:
+        """On the worker: one job to its end or cancel. It counts as live until nothing more is computed for it."""
+        last: Chunk | Exception | None = None
+        try:
+            if job.cancelled_at is None and self._pair is not None:
+                last = self._decode(job, self._pair)
+        except Exception as error:
+            log.warning("a completion failed (%s)", type(error).__name__)  # its message might quote the text
+            log.debug("a completion failed", exc_info=error)
+            last = EngineError(f"the completion failed ({type(error).__name__})")
+        finally:
+            self._open_jobs.discard(job)
+        if last is not None:
+            job.post(last)
+
+    def _decode(self, job: _Job, pair: LoadedPair) -> Chunk | None:
+        """Posts the chunks as they come; returns the last one, or None if the job was cancelled."""
+        with closing(generate(pair, job.request, pair.drafter())) as chunks:
+            for chunk in chunks:
+                if chunk.completion is not None:
+                    return chunk
+                if job.cancelled_at is not None or self._closed:
+                    break
+                job.post(chunk)
+        self._cancels.add(job.cancelled_at or time.perf_counter(), chunk.tokens)
+        return None
+
+
+class _Cancels:
+    """How fast the latest cancelled generations ended."""
+
+    def __init__(self) -> None:
+        self._ms: deque[float] = deque(maxlen=1000)
+        self._tokens = 0
+
+    def add(self, cancelled_at: float, tokens: int) -> None:
+        self._ms.append(1000 * (time.perf_counter() - cancelled_at))
+        self._tokens += tokens
+
+    def to_json(self) -> dict[str, Any]:
+        times = sorted(self._ms)
+        share = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+        at = {name: times[round(part * (len(times) - 1))] if times else 0.0 for name, part in share.items()}
+        return {"tokensAfterCancel": self._tokens, "cancelToIdleMs": {name: round(ms, 2) for name, ms in at.items()}}
+
+
+def _post(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:
+    """Calls on the loop's thread, if the loop still runs."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *arguments)

@@ -1,0 +1,124 @@
+"""Drafts, verdicts and every acceptance rule: what makes the output follow the target's law whatever was guessed.
+
+Sampled guesses: rejection sampling of Leviathan et al. (2023) and Chen et al. (2023); several sampled children of one
+node in turn, each on the residual of the one before: SpecInfer's multi-step rule (Miao et al., 2024). Certain guesses
+(any deterministic function of the context): draw y from the target's law and descend if y was guessed. A mixed node
+judges its sampled children first and its certain ones on what the residual then is; every step maps the law it is
+given to itself, so the whole does. Greedy is the certain rule with one-hot rows.
+
+The shape of a draft and what it guesses must never depend on this cycle's p or on the numbers that verify it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from engine.sampling import Noise, draw
+
+ROOT = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draft:
+    """A tree of guesses for the next tokens, in topological order; a chain is a tree.
+
+    tokens: N ids. parents: N indices, parents[i] < i; ROOT is the last committed token.
+    probs: [N, vocab] float32, the exact law each guess was drawn from; None if the guesses were certain. A row that
+    sums to 0 marks one certain guess among sampled ones.
+    """
+
+    tokens: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+    probs: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.parents) != len(self.tokens):
+            raise ValueError(f"a draft of {len(self.tokens)} tokens has {len(self.parents)} parents")
+        if any(not ROOT <= parent < index for index, parent in enumerate(self.parents)):
+            raise ValueError("a draft's parents must come before their children")
+        if self.probs is not None and len(self.probs) != len(self.tokens):
+            raise ValueError(f"a draft of {len(self.tokens)} tokens has {len(self.probs)} rows of probabilities")
+
+    @classmethod
+    def chain(cls, tokens: Sequence[int], probs: Tensor | None = None) -> Draft:
+        """Each guess follows the one before."""
+        return cls(tuple(tokens), tuple(range(ROOT, len(tokens) - 1)), probs)
+
+    @property
+    def is_chain(self) -> bool:
+        return self.parents == tuple(range(ROOT, len(self.tokens) - 1))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def first(self, limit: int) -> Draft:
+        """The first `limit` guesses. Lossless: the limit does not look at what was guessed."""
+        if limit >= len(self):
+            return self
+        return Draft(self.tokens[:limit], self.parents[:limit], None if self.probs is None else self.probs[:limit])
+
+    def children(self, node: int) -> list[int]:
+        return [child for child, parent in enumerate(self.parents) if parent == node]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the target made of a draft: the guesses to emit, in order, and the token after them."""
+
+    path: tuple[int, ...]  # indices into the draft, 0..N of them
+    next_token: int
+    judged: int  # guesses looked at, accepted or not; the others were discarded unseen
+
+
+def verify(p: Tensor, draft: Draft, noise: Noise, position: int) -> Verdict:
+    """Walks the draft from its root along accepted guesses and draws the token that follows the last of them.
+
+    p: [N+1, vocab], the target's warped law after the last committed token (row 0) and after each guess (row i+1).
+    position: index of the first guessed token in the completion, which keys the noise.
+    A guess outside the vocabulary has probability 0: it is rejected and its q still counts, so even that is lossless.
+    """
+    node, path, judged = ROOT, list[int](), 0
+    while True:
+        accepted, law, seen = _judge_sampled(p[node + 1], draft, node, noise, position + len(path))
+        judged += seen
+        if accepted is None:
+            guesses = [child for child in draft.children(node) if _is_certain(draft, child)]
+            certain = {draft.tokens[child]: child for child in reversed(guesses)}  # of equal guesses the first counts
+            judged += len(guesses)
+            token = draw(law, noise.at(position + len(path)).target)
+            accepted = certain.get(token)
+            if accepted is None:
+                return Verdict(tuple(path), token, judged)
+        path.append(accepted)
+        node = accepted
+
+
+def _judge_sampled(law: Tensor, draft: Draft, node: int, noise: Noise, position: int) -> tuple[int | None, Tensor, int]:
+    """Tries a node's sampled children in the order drawn: (the accepted one, the law that is left, how many tried)."""
+    sampled = [child for child in draft.children(node) if not _is_certain(draft, child)]
+    for rank, child in enumerate(sampled):
+        assert draft.probs is not None
+        q, token = draft.probs[child], draft.tokens[child]
+        known = 0 <= token < len(law)
+        # u < p/q, never ≤: u can be exactly 0, and a token of probability 0 must not pass (pytorch#16706).
+        if known and noise.at(position, rank).accept * float(q[token]) < float(law[token]):
+            return child, law, rank + 1
+        law = residual(law, q)
+    return None, law, len(sampled)
+
+
+def _is_certain(draft: Draft, child: int) -> bool:
+    return draft.probs is None or not bool(draft.probs[child].any())
+
+
+def residual(p: Tensor, q: Tensor) -> Tensor:
+    """norm(max(0, p - q)): the law after a guess from q was rejected. [vocab].
+
+    p = q leaves no mass; a rejection then has probability 0 but for rounding, and p itself is the right law.
+    """
+    left = (p - q).clamp(min=0)
+    mass = left.sum()
+    return left / mass if bool(mass > 0) else p

@@ -1,0 +1,104 @@
+"""Reads `initialize` and writes its answer, without pygls: its import takes longer (0.6 s) than an editor should wait.
+
+What the server can do stands here once; a test compares it with what pygls would say of the registered features.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lsp_server.documents import Encoding
+
+NAME = "specter"
+ACCEPTED, REJECTED, RESTART = "specter.accepted", "specter.rejected", "specter.restartEngine"
+COMMANDS = (ACCEPTED, REJECTED, RESTART)
+
+_ENCODINGS: dict[str, Encoding] = {"utf-8": "utf-8", "utf-16": "utf-16", "utf-32": "utf-32"}
+_INCREMENTAL = 2
+
+
+class BadParams(Exception):
+    """`initialize` cannot be understood; the message says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What a client said about itself in `initialize`."""
+
+    process_id: int | None
+    encoding: Encoding
+    folders: tuple[str, ...]  # uris of the workspace folders
+    options: Any  # initializationOptions
+    pulls_configuration: bool  # answers workspace/configuration
+    registers_configuration: bool  # wants to be asked for workspace/didChangeConfiguration
+    shows_progress: bool  # window/workDoneProgress/create
+    takes_server_cancelled: bool  # -32802 for a superseded request
+
+
+def read(params: object) -> Client:
+    """The client behind the params of `initialize`. A capability of an unexpected type counts as not there."""
+    if not isinstance(params, dict):
+        raise BadParams("params: an object is expected")
+    capabilities, process_id = params.get("capabilities"), params.get("processId")
+    if not isinstance(capabilities, dict):
+        raise BadParams("params.capabilities: an object is expected")
+    if not (process_id is None or (isinstance(process_id, int) and not isinstance(process_id, bool))):
+        raise BadParams("params.processId: an integer or null is expected")
+    return Client(
+        process_id=process_id,
+        encoding=_encoding(_at(capabilities, "general", "positionEncodings")),
+        folders=_folders(params),
+        options=params.get("initializationOptions"),
+        pulls_configuration=_at(capabilities, "workspace", "configuration") is True,
+        registers_configuration=_at(capabilities, "workspace", "didChangeConfiguration", "dynamicRegistration") is True,
+        shows_progress=_at(capabilities, "window", "workDoneProgress") is True,
+        # The name that LSP has for semantic tokens; it has none for inline completion yet.
+        takes_server_cancelled=_at(capabilities, "textDocument", "inlineCompletion", "serverCancelSupport") is True,
+    )
+
+
+def answer(client: Client) -> dict[str, Any]:
+    """The result of `initialize`."""
+    return {
+        "capabilities": {
+            "positionEncoding": client.encoding,
+            "textDocumentSync": {"openClose": True, "change": _INCREMENTAL, "save": False},
+            "inlineCompletionProvider": {},
+            "executeCommandProvider": {"commands": list(COMMANDS)},
+            "workspace": {"workspaceFolders": {"supported": True, "changeNotifications": True}, "fileOperations": {}},
+        },
+        "serverInfo": {"name": NAME, "version": version()},
+    }
+
+
+def version() -> str:
+    try:
+        return importlib.metadata.version("specter-ls")
+    except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        return "0"
+
+
+def _encoding(offered: object) -> Encoding:
+    """The first the client offers that we know; UTF-16 is what every client must know."""
+    for name in offered if isinstance(offered, list) else []:
+        if isinstance(name, str) and name in _ENCODINGS:
+            return _ENCODINGS[name]
+    return "utf-16"
+
+
+def _folders(params: Mapping[str, Any]) -> tuple[str, ...]:
+    folders = params.get("workspaceFolders")
+    if isinstance(folders, list) and folders:
+        uris = (folder.get("uri") for folder in folders if isinstance(folder, dict))
+        return tuple(uri for uri in uris if isinstance(uri, str))
+    root = params.get("rootUri")
+    return (root,) if isinstance(root, str) else ()
+
+
+def _at(value: object, *keys: str) -> object:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
