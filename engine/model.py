@@ -19,14 +19,14 @@ class CachedModel:
     """
 
     def __init__(self, runner: Runner, vocab: int) -> None:
-        self._runner = runner
+        self.runner = runner
         self.vocab = vocab
         self.cached: list[int] = []
 
     @property
     def window(self) -> int:
         """The most tokens that the model can see."""
-        return self._runner.window
+        return self.runner.window
 
     def shared_prefix(self, tokens: Sequence[int]) -> int:
         """How many leading tokens are cached already."""
@@ -55,6 +55,6 @@ class CachedModel:
 
     def _extend(self, tokens: Sequence[int], keep: int, tail: int) -> Tensor:
         self.cached = list(tokens[:keep])  # true even if the forward raises half way
-        logits = self._runner.forward(tokens[keep:], keep, tail)
+        logits = self.runner.forward(tokens[keep:], keep, tail)
         self.cached = list(tokens)
         return logits[:, : self.vocab]

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from lsp_server import handshake, jsonrpc
 from lsp_server.handshake import Client
-from lsp_server.jsonrpc import Fault, Message, Notification, Request
-from lsp_server.transport import BadFrame, FrameDecoder, Output
+from lsp_server.jsonrpc import RpcError, Message, Notification, Request
+from lsp_server.transport import FrameError, FrameDecoder, Output
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Connection:
                 return
             try:
                 self._receive(body)
-            except Fault as fault:
+            except RpcError as fault:
                 self._out.write(jsonrpc.error(fault.id, fault.code, fault.message))
 
     def lost(self) -> None:
@@ -75,9 +75,9 @@ class Connection:
         assert self._output is not None, "attach() comes first"
         return self._output
 
-    def _receive(self, body: bytes | BadFrame) -> None:
-        if isinstance(body, BadFrame):
-            raise Fault(jsonrpc.PARSE_ERROR, str(body))
+    def _receive(self, body: bytes | FrameError) -> None:
+        if isinstance(body, FrameError):
+            raise RpcError(jsonrpc.PARSE_ERROR, str(body))
         message = jsonrpc.decode(body)
         if isinstance(message, Request):
             self._request(message)
@@ -88,13 +88,13 @@ class Connection:
 
     def _request(self, request: Request) -> None:
         if self._shut_down:
-            raise Fault(jsonrpc.INVALID_REQUEST, "the server is shut down", request.id)
+            raise RpcError(jsonrpc.INVALID_REQUEST, "the server is shut down", request.id)
         if self._session is None and request.method != "initialize":
-            raise Fault(jsonrpc.NOT_INITIALIZED, "the first request is `initialize`", request.id)
+            raise RpcError(jsonrpc.NOT_INITIALIZED, "the first request is `initialize`", request.id)
         if self._session is None:
             self._initialize(request)
         elif request.method == "initialize":
-            raise Fault(jsonrpc.INVALID_REQUEST, "`initialize` comes once", request.id)
+            raise RpcError(jsonrpc.INVALID_REQUEST, "`initialize` comes once", request.id)
         elif request.method == "shutdown":
             self._shut_down = True
             self._session.cancel_requests()
@@ -105,8 +105,8 @@ class Connection:
     def _initialize(self, request: Request) -> None:
         try:
             client = handshake.read(request.params)
-        except handshake.BadParams as error:
-            raise Fault(jsonrpc.INVALID_PARAMS, str(error), request.id) from error
+        except handshake.ParamsError as error:
+            raise RpcError(jsonrpc.INVALID_PARAMS, str(error), request.id) from error
         self._out.write(jsonrpc.result(request.id, handshake.answer(client)))
         self._session = self._open_session(client, self._out)
 

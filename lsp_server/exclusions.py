@@ -13,11 +13,13 @@ from urllib.parse import unquote, urlsplit
 # Where credentials are kept by convention. A user's "!" glob takes one away.
 SECRETS = (
     ".env", ".env.*", "*.env", ".envrc", ".env/**",
-    "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.asc", "*.gpg", "*.ppk",
+    "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.gpg", "*.ppk",
     "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".ssh/**", ".gnupg/**",
     ".npmrc", ".pypirc", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".htpasswd", ".git-credentials", ".dockercfg",
     ".aws/**", ".azure/**", ".kube/**", ".docker/config.json", ".config/gcloud/**",
-    "credentials", "credentials.*", "secrets.*", "*.secret", "*.secrets", "service-account*.json", "*.tfvars", "*.tfstate",
+    "credentials", "credentials.json", "credentials.toml", "credentials.yaml", "credentials.yml",
+    "secrets.json", "secrets.toml", "secrets.yaml", "secrets.yml", "*.secret", "*.secrets",
+    "service-account*.json", "*.tfvars", "*.tfstate",
 )  # fmt: skip
 
 

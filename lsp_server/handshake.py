@@ -20,7 +20,7 @@ _ENCODINGS: dict[str, Encoding] = {"utf-8": "utf-8", "utf-16": "utf-16", "utf-32
 _INCREMENTAL = 2
 
 
-class BadParams(Exception):
+class ParamsError(Exception):
     """`initialize` cannot be understood; the message says what is wrong."""
 
 
@@ -41,12 +41,12 @@ class Client:
 def read(params: object) -> Client:
     """The client behind the params of `initialize`. A capability of an unexpected type counts as not there."""
     if not isinstance(params, dict):
-        raise BadParams("params: an object is expected")
+        raise ParamsError("params: an object is expected")
     capabilities, process_id = params.get("capabilities"), params.get("processId")
     if not isinstance(capabilities, dict):
-        raise BadParams("params.capabilities: an object is expected")
+        raise ParamsError("params.capabilities: an object is expected")
     if not (process_id is None or (isinstance(process_id, int) and not isinstance(process_id, bool))):
-        raise BadParams("params.processId: an integer or null is expected")
+        raise ParamsError("params.processId: an integer or null is expected")
     return Client(
         process_id=process_id,
         encoding=_encoding(_at(capabilities, "general", "positionEncodings")),

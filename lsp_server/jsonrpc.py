@@ -46,7 +46,7 @@ class Response:
 Message = Request | Notification | Response
 
 
-class Fault(Exception):
+class RpcError(Exception):
     """An error for the client: what `error` will hold, and the id of the request it answers, if it could be read."""
 
     def __init__(self, code: int, message: str, id: Id | None = None) -> None:  # noqa: A002 - the protocol's word
@@ -57,13 +57,13 @@ class Fault(Exception):
 
 
 def decode(body: bytes) -> Message | None:
-    """The message in a frame; None for a broken notification, which nobody may answer. Raises Fault."""
+    """The message in a frame; None for a broken notification, which nobody may answer. Raises RpcError."""
     try:
         data = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise Fault(PARSE_ERROR, "the message is not JSON in UTF-8") from error
+        raise RpcError(PARSE_ERROR, "the message is not JSON in UTF-8") from error
     if not isinstance(data, dict):
-        raise Fault(INVALID_REQUEST, "a message is one JSON object; LSP has no batches")
+        raise RpcError(INVALID_REQUEST, "a message is one JSON object; LSP has no batches")
     return _message(data)
 
 
@@ -81,15 +81,15 @@ def encode(fields: dict[str, Any]) -> bytes:
 
 
 def _message(data: dict[str, Any]) -> Message | None:
-    id_, method, params = data.get("id"), data.get("method"), data.get("params")
-    answerable = _is_id(id_)
-    if "method" not in data and answerable and ("result" in data or "error" in data):
+    method, params = data.get("method"), data.get("params")
+    id_: Id | None = data["id"] if _is_id(data.get("id")) else None
+    if "method" not in data and id_ is not None and ("result" in data or "error" in data):
         fault = data.get("error")
         return Response(id_, data.get("result"), fault if isinstance(fault, dict) or fault is None else {})
     if isinstance(method, str) and "id" not in data:
         return Notification(method, params) if _is_sound(data) else None
-    if not isinstance(method, str) or not answerable or not _is_sound(data):
-        raise Fault(INVALID_REQUEST, _complaint(data), id_ if answerable else None)
+    if not isinstance(method, str) or id_ is None or not _is_sound(data):
+        raise RpcError(INVALID_REQUEST, _complaint(data), id_)
     return Request(id_, method, params)
 
 

@@ -29,7 +29,7 @@ from pygls.exceptions import JsonRpcException
 from pygls.protocol import LanguageServerProtocol
 
 from lsp_server import jsonrpc
-from lsp_server.jsonrpc import Fault, Id, Message, Notification, Request, Response
+from lsp_server.jsonrpc import RpcError, Id, Message, Notification, Request, Response
 from lsp_server.transport import Output
 
 _log = logging.getLogger(__name__)
@@ -89,9 +89,12 @@ class Protocol(LanguageServerProtocol):
         super().__init__(server, converter)
         self._running: dict[Id, asyncio.Future[Any]] = {}
         self._output: Output | None = None
+        self._translate: Callable[[BaseException], BaseException] = lambda error: error
 
-    def attach(self, output: Output) -> None:
+    def attach(self, output: Output, translate: Callable[[BaseException], BaseException]) -> None:
+        """Where messages go, and what makes a RpcError of the exceptions that handlers raise on purpose."""
         self._output = output
+        self._translate = translate
 
     def handle(self, message: Message) -> None:
         """Take one message; never raises, and a request gets exactly one reply, now or later."""
@@ -108,6 +111,10 @@ class Protocol(LanguageServerProtocol):
         for running in list(self._running.values()):
             running.cancel()
 
+    def unstructure(self, value: Any) -> Any:
+        """The value as JSON."""
+        return self._converter.unstructure(value)
+
     async def settled(self) -> None:
         """Return when every request has its reply."""
         while self._running:
@@ -120,10 +127,10 @@ class Protocol(LanguageServerProtocol):
     def _handle_one(self, request: Request) -> None:
         try:
             if request.id in self._running:
-                raise Fault(jsonrpc.INVALID_REQUEST, "a request with this id is running")
+                raise RpcError(jsonrpc.INVALID_REQUEST, "a request with this id is running")
             handler = self.fm.features.get(request.method)
             if handler is None or not _is_request(request.method):
-                raise Fault(jsonrpc.METHOD_NOT_FOUND, f"there is no request {request.method}")
+                raise RpcError(jsonrpc.METHOD_NOT_FOUND, f"there is no request {request.method}")
             outcome = handler(self._params(request))
         except Exception as error:
             self._fail(request, error)
@@ -141,7 +148,7 @@ class Protocol(LanguageServerProtocol):
     def _finish(self, request: Request, done: asyncio.Future[Any]) -> None:
         del self._running[request.id]
         if done.cancelled():
-            self._fail(request, Fault(jsonrpc.REQUEST_CANCELLED, "the request was cancelled"))
+            self._fail(request, RpcError(jsonrpc.REQUEST_CANCELLED, "the request was cancelled"))
         elif (error := done.exception()) is not None:
             self._fail(request, error)
         else:
@@ -149,14 +156,15 @@ class Protocol(LanguageServerProtocol):
 
     def _reply(self, request: Request, outcome: Any) -> None:
         try:
-            body = jsonrpc.result(request.id, self._converter.unstructure(outcome))
+            body = jsonrpc.result(request.id, self.unstructure(outcome))
         except (ValueError, TypeError) as error:
             self._fail(request, error)
         else:
             self._write(body)
 
     def _fail(self, request: Request, error: BaseException) -> None:
-        if isinstance(error, Fault):
+        error = self._translate(error)
+        if isinstance(error, RpcError):
             self._write(jsonrpc.error(request.id, error.code, error.message))
             return
         _log.error("%s failed: %s", request.method, _origin(error))
@@ -169,7 +177,7 @@ class Protocol(LanguageServerProtocol):
             return
         try:
             handler(self._params(notification))
-        except Fault as fault:
+        except RpcError as fault:
             _log.warning("%s is ignored: %s", notification.method, fault.message)
         except Exception as error:
             _log.error("%s failed: %s", notification.method, _origin(error))
@@ -188,7 +196,7 @@ class Protocol(LanguageServerProtocol):
         try:
             return self._converter.structure({} if message.params is None else message.params, wanted)
         except Exception as error:  # cattrs raises groups, hooks of lsprotocol whatever they meet
-            raise Fault(jsonrpc.INVALID_PARAMS, f"invalid params: {_complaint(error)}") from error
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"invalid params: {_complaint(error)}") from error
 
     def _resolve(self, response: Response) -> None:
         asked = self._request_futures.pop(response.id, None)
@@ -199,6 +207,9 @@ class Protocol(LanguageServerProtocol):
             asked.set_result(response.result)
         else:
             asked.set_exception(JsonRpcException("the client refused"))
+
+    def notify(self, method: str, params: Any | None = None) -> None:
+        self._write(jsonrpc.encode({"method": method, "params": params}))
 
     def _send_data(self, data: Any) -> None:
         self._write(json.dumps(data, default=self._serialize_message, separators=(",", ":")).encode("ascii"))
@@ -237,7 +248,9 @@ def _params_type(method: str) -> Any:
 
 def _complaint(error: BaseException) -> str:
     """Where and what, of the first thing that is wrong; without values, which may be code."""
-    return cattrs.transform_error(error)[0] if isinstance(error, (cattrs.BaseValidationError, KeyError)) else "wrong type"
+    return (
+        cattrs.transform_error(error)[0] if isinstance(error, (cattrs.BaseValidationError, KeyError)) else "wrong type"
+    )
 
 
 def _origin(error: BaseException) -> str:

@@ -68,7 +68,7 @@ _SETTINGS: dict[str, _Setting] = {
     "enabled": _Setting(_boolean, "true or false", "enabled"),
     "pair": _Setting(_text, "the name of a pair, see `specter pairs`", "engine.pair"),
     "target": _Setting(_text, "a checkpoint folder, a GGUF file or a model id", "engine.target"),
-    "draft": _Setting(_text, "a checkpoint folder, a GGUF file, a model id or \"none\"", "engine.draft"),
+    "draft": _Setting(_text, 'a checkpoint folder, a GGUF file, a model id or "none"', "engine.draft"),
     "device": _Setting(_text, '"auto", "cuda" or "cpu"', "engine.device"),
     "mode": _Setting(_text, '"greedy" or "sampled"', "engine.mode"),
     "temperature": _Setting(_number, "a number from 0 to 100", "engine.temperature"),

@@ -11,6 +11,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from queue import Queue
 from typing import Protocol
 
@@ -25,7 +26,7 @@ _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _CONTENT_LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,15})[ \t]*(?:\r?\n|\Z)", re.IGNORECASE)
 
 
-class BadFrame(Exception):
+class FrameError(Exception):
     """Bytes that are no frame; the message says why."""
 
 
@@ -37,7 +38,7 @@ class FrameDecoder:
         self._body: int | None = None  # length of the body that is arriving
         self._skip = 0  # bytes of a body too long to keep
 
-    def feed(self, data: bytes) -> Iterator[bytes | BadFrame]:
+    def feed(self, data: bytes) -> Iterator[bytes | FrameError]:
         """The frames that `data` completes."""
         self._buffer += data
         while True:
@@ -69,13 +70,13 @@ class FrameDecoder:
         del self._buffer[: end.end()]
         return header
 
-    def _start(self, header: bytes) -> Iterator[BadFrame]:
+    def _start(self, header: bytes) -> Iterator[FrameError]:
         lengths = _CONTENT_LENGTH.findall(header)
         if not lengths:
-            yield BadFrame("a frame has a header Content-Length with a number")
+            yield FrameError("a frame has a header Content-Length with a number")
         elif int(lengths[-1]) > _MAX_BODY:
             self._skip = int(lengths[-1])
-            yield BadFrame("the frame is too long")
+            yield FrameError("the frame is too long")
         else:
             self._body = int(lengths[-1])
 
@@ -107,8 +108,8 @@ class PipeOutput:
         self._queue: Queue[bytes | None] = Queue()
         self._unread = 0  # bytes written; the thread counts down
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._drain, name="specter-stdout", daemon=True)
-        self._thread.start()
+        self._drained = asyncio.Event()
+        threading.Thread(target=self._drain, name="specter-stdout", daemon=True).start()
 
     def write(self, body: bytes) -> None:
         data = frame(body)
@@ -126,22 +127,21 @@ class PipeOutput:
 
     async def close(self) -> None:
         self._queue.put(None)
-        done = asyncio.Event()
-        waiter = threading.Thread(target=lambda: (self._thread.join(_GRACE_S), _tell(self._loop, done.set)), daemon=True)
-        waiter.start()
-        await done.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                await self._drained.wait()
 
     def _drain(self) -> None:
-        while (data := self._queue.get()) is not None:
-            try:
+        try:
+            while (data := self._queue.get()) is not None:
                 rest = memoryview(data)
                 while rest:
                     rest = rest[os.write(self._fd, rest) :]
-            except OSError:
-                _tell(self._loop, self._lost)
-                return
-            with self._lock:
-                self._unread -= len(data)
+                with self._lock:
+                    self._unread -= len(data)
+        except OSError:
+            _post(self._loop, self._lost)
+        _post(self._loop, self._drained.set)
 
 
 class StreamOutput:
@@ -176,28 +176,22 @@ def read_pipe(fd: int, received: Callable[[bytes], None], ended: Callable[[], No
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        try:
-            # os.read, not sys.stdin: a daemon thread within a buffered read holds a lock that the exit waits for.
+        # os.read, not sys.stdin: a daemon thread within a buffered read holds a lock that the exit waits for.
+        with suppress(OSError):
             while data := os.read(fd, _CHUNK):
-                _tell(loop, received, data)
-        except OSError:
-            pass
-        _tell(loop, ended)
+                _post(loop, received, data)
+        _post(loop, ended)
 
     threading.Thread(target=read, name="specter-stdin", daemon=True).start()
 
 
 async def read_stream(stream: asyncio.StreamReader, received: Callable[[bytes], None]) -> None:
     """Read a TCP client to its end."""
-    try:
+    with suppress(OSError):  # a reset is an end, too
         while data := await stream.read(_CHUNK):
             received(data)
-    except OSError:
-        pass  # a reset is an end, too
 
 
-def _tell(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: object) -> None:
-    try:
+def _post(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *args: object) -> None:
+    with suppress(RuntimeError):  # the loop has ended before its threads
         loop.call_soon_threadsafe(function, *args)
-    except RuntimeError:
-        pass  # the loop has ended before its threads

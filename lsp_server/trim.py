@@ -1,14 +1,14 @@
 """Rules about the suggested text alone: what of it is worth showing at this place of this document.
 
-Pure. Applied to every partial text as well as to the last: of a longer text, each result extends the earlier one.
+Pure. Applied to every partial text as well as to the last: the result for a longer text extends that for a shorter.
 """
 
 from __future__ import annotations
 
 
-def tidy(suggestion: str, suffix: str) -> str:
+def tidy(suggestion: str, suffix: str, finished: bool = True) -> str:
     """The part of `suggestion` to show before `suffix` (the text after the cursor); "" if there is none."""
-    if not suggestion.strip() or repeats(suggestion, suffix):
+    if not suggestion.strip() or repeats(suggestion, suffix, finished):
         return ""
     kept = without_overlap(suggestion, suffix.partition("\n")[0])
     return kept if kept.strip() else ""
@@ -25,12 +25,12 @@ def without_overlap(suggestion: str, rest_of_line: str) -> str:
     return suggestion
 
 
-def repeats(suggestion: str, suffix: str) -> bool:
-    """Whether the suggestion, so far, is only what comes next in the document anyway.
+def repeats(suggestion: str, suffix: str, finished: bool) -> bool:
+    """Whether the suggestion is only what comes next in the document anyway; one that still grows, whether it may be.
 
     Brackets alone do not count: two blocks may well end one after the other.
     """
     said, follows = suggestion.strip(), suffix.lstrip()
     if not any(char.isalnum() for char in said) or not follows.startswith(said):
         return False
-    return follows[len(said) : len(said) + 1] in ("", "\n")
+    return not finished or follows[len(said) : len(said) + 1] in ("", "\n")

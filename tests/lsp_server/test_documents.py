@@ -11,7 +11,24 @@ from hypothesis import strategies as st
 from lsp_server.documents import Change, Document, Documents, Encoding, Position
 
 ENCODINGS: list[Encoding] = ["utf-8", "utf-16", "utf-32"]
-ALPHABET = ["a", "b", " ", "\t", "\n", "\r", "\r\n", "\x0c", "\x0b", "\x1c", "\x85", "\u2028", "é", "漢", "😀", "\ufeff"]
+ALPHABET = [
+    "a",
+    "b",
+    " ",
+    "\t",
+    "\n",
+    "\r",
+    "\r\n",
+    "\x0c",
+    "\x0b",
+    "\x1c",
+    "\x85",
+    "\u2028",
+    "é",
+    "漢",
+    "😀",
+    "\ufeff",
+]
 
 
 def width(char: str, encoding: Encoding) -> int:

@@ -1,0 +1,32 @@
+# Everything a person or CI runs. Each target sets up what it needs; nothing outside .venv is touched.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint clean wheel
+
+demo: $(VENV)/.installed ## the main job on the embedded pair, for a newcomer
+	$(BIN)/specter demo
+
+test: lint ## everything CI needs
+	OMP_NUM_THREADS=1 $(BIN)/pytest
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+wheel: $(VENV)/.installed ## builds the wheel and checks its size (at most 60 MB)
+	rm -rf build dist
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist .
+	@size=$$(stat -c %s dist/*.whl); echo "wheel: $$size bytes"; test $$size -le 60000000
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Specter needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

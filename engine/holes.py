@@ -1,0 +1,97 @@
+"""Holes cut from real source files: the text around a cursor and what its author wrote there."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["line", "block"]
+
+_LONGEST_FILE = 400_000  # characters; longer ones are data or generated
+_BOUNDARY = re.compile(r"(?<=[\s.(,=\[{:_])(?=\S)")  # where people pause: before a word, behind a bracket or a dot
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """`kind` "line": from a pause inside a line to its end; "block": 2 to 5 whole lines of an indentation or deeper."""
+
+    path: str
+    kind: Kind
+    prefix: str
+    middle: str
+    suffix: str
+
+
+def cut(folder: Path, count: int, seed: int, suffixes: Sequence[str] = (".py",)) -> list[Hole]:
+    """`count` holes, lines and blocks in turn, at most one of each kind a file; the same for the same files and seed.
+
+    Raises ValueError if the folder does not hold enough source.
+    """
+    rng = random.Random(seed)
+    files = sorted(path for path in folder.rglob("*") if path.suffix in suffixes and _is_source(path, folder))
+    rng.shuffle(files)
+    holes = list(_holes(files, folder, rng, count))
+    if len(holes) < count:
+        raise ValueError(
+            f"{folder} gives {len(holes)} holes of {count}; name a folder with more {'/'.join(suffixes)} files"
+        )
+    return holes
+
+
+def _is_source(path: Path, folder: Path) -> bool:
+    """Not what is installed into a library's folder beside it, which differs from machine to machine."""
+    return "site-packages" not in path.relative_to(folder).parts and path.is_file()
+
+
+def _holes(files: list[Path], folder: Path, rng: random.Random, count: int) -> Iterator[Hole]:
+    made = 0
+    for path in [*files, *files]:
+        if made == count:
+            return
+        try:
+            text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
+        except (OSError, UnicodeDecodeError):
+            continue
+        kind: Kind = "line" if made % 2 == 0 else "block"
+        span = _line(text, rng) if kind == "line" else _block(text, rng)
+        if span is not None and len(text) <= _LONGEST_FILE:
+            start, end = span
+            made += 1
+            yield Hole(path.relative_to(folder).as_posix(), kind, text[:start], text[start:end], text[end:])
+
+
+def _line(text: str, rng: random.Random) -> tuple[int, int] | None:
+    lines = [match for match in re.finditer(r"[^\n]+", text) if match.group().strip() and len(match.group()) <= 160]
+    for match in rng.sample(lines, min(len(lines), 20)):
+        indent = len(match.group()) - len(match.group().lstrip())
+        pauses = [at for pause in _BOUNDARY.finditer(match.group()) if (at := pause.start()) > indent]
+        if pauses:
+            return match.start() + rng.choice(pauses), match.end()
+    return None
+
+
+def _block(text: str, rng: random.Random) -> tuple[int, int] | None:
+    lines = text.splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    for first in rng.sample(range(len(lines)), min(len(lines), 60)):
+        indent = _indent(lines[first])
+        wanted, last = rng.randint(2, 5), first
+        while last - first + 1 < wanted and last + 1 < len(lines) and _belongs(lines[last + 1], indent):
+            last += 1
+        if _belongs(lines[first], 1) and last > first:
+            return starts[first] + indent, starts[last] + len(lines[last].rstrip("\n"))
+    return None
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
+
+
+def _belongs(line: str, indent: int) -> bool:
+    return bool(line.strip()) and _indent(line) >= indent

@@ -1,0 +1,232 @@
+"""The one engine of this process, shared by all clients: imported late, loaded in the background, reloaded when its
+settings change. Knows no client and no protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from lsp_server.completer import BackendError
+from lsp_server.settings import Problem, setting_key
+
+if TYPE_CHECKING:
+    from engine.config import ConfigError, EngineConfig
+    from engine.prompt import EncodedPrompt
+    from engine.request import Chunk, CompletionRequest
+    from engine.service import CompletionEngine, EngineError
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+# Fields of EngineConfig that a request carries itself: a change of these needs no other models.
+_PER_REQUEST = ("mode", "temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
+
+
+class Parts(NamedTuple):
+    """What this file needs of the engine package."""
+
+    engine: type[CompletionEngine]
+    fault: type[EngineError]
+    config: type[EngineConfig]
+    config_error: type[ConfigError]
+
+
+def import_parts() -> Parts:
+    """Import the engine, and with it torch and transformers: seconds."""
+    from engine.config import ConfigError, EngineConfig
+    from engine.service import CompletionEngine, EngineError
+
+    return Parts(CompletionEngine, EngineError, EngineConfig, ConfigError)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether completions are possible, and what to tell the user about it. `fraction` is of the load, 0 to 1."""
+
+    state: Literal["off", "loading", "ready", "error"]
+    message: str = ""
+    fraction: float = 0.0
+
+
+class EngineHost:
+    """Owns the engine. All methods belong to the event loop's thread but `release`."""
+
+    def __init__(
+        self, overrides: Mapping[str, object] | None = None, parts: Callable[[], Parts] = import_parts
+    ) -> None:
+        self.health = Health("off")
+        self.watchers: set[Callable[[Health], None]] = set()
+        self._overrides = dict(overrides or {})
+        self._import = parts
+        self._parts: Parts | None = None
+        self._engine: CompletionEngine | None = None
+        self._config: EngineConfig | None = None  # of the engine, loaded or loading
+        self._users: set[object] = set()
+        self._turn = asyncio.Lock()  # loads and unloads happen one at a time
+        self._loading: asyncio.Task[None] | None = None
+
+    async def configure(self, user: object, options: Mapping[str, object]) -> tuple[EngineConfig, list[Problem]]:
+        """Have the engine that these options ask for, loading it in the background if it is another one than now.
+
+        Returns the options as a checked configuration, and what of them could not be used. The engine is shared: while
+        another user works with it, its models stay. Raises BackendError if there is no engine to be had.
+        """
+        if self._engine is None and self.health.state == "off":
+            self._be(Health("loading", "starting"))
+        parts = await self._imported()
+        config, problems = _checked(parts, options, self._overrides)
+        if self._config is not None and _models(config) == _models(self._config):
+            self._users.add(user)
+        elif self._users - {user}:
+            problems.append(Problem("pair", "other clients use this server's models; start a server of your own"))
+            self._users.add(user)
+        else:
+            self._users.add(user)
+            self._load(config)
+        return config, problems
+
+    def restart(self) -> None:
+        """Load the models anew."""
+        if self._config is not None:
+            self._load(self._config)
+
+    def leave(self, user: object, unload: bool) -> None:
+        """`user` wants no more completions; with `unload`, nor should the models stay for it."""
+        self._users.discard(user)
+        if unload and not self._users and self._config is not None:
+            self._config = None
+            self._loading = asyncio.create_task(self._unload())
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
+        """The engine's stream. Raises BackendError."""
+        if self._engine is None or self._parts is None or self.health.state != "ready":
+            raise BackendError("the engine is not ready")
+        try:
+            async with aclosing(self._engine.stream(request)) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    yield chunk
+        except self._parts.fault as fault:
+            raise BackendError(str(fault)) from fault
+
+    def preview(self, request: CompletionRequest) -> EncodedPrompt | None:
+        """The prompt of a request; None while there is no engine."""
+        return self._engine.preview(request) if self._engine is not None and self._engine.ready else None
+
+    def description(self) -> Mapping[str, str]:
+        return self._engine.description if self._engine is not None and self._engine.ready else {}
+
+    def usage(self) -> Mapping[str, Any]:
+        if self._engine is not None:
+            return self._engine.usage()
+        return {"liveGenerations": 0, "tokensAfterCancel": 0, "cancelToIdleMs": {"p50": 0.0, "p99": 0.0, "max": 0.0}}
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether no thread is importing or loading."""
+        return not self._turn.locked()
+
+    def release(self) -> None:
+        """Free the models. Blocks until the step in progress is over."""
+        if self._engine is not None:
+            self._engine.close()
+
+    async def _imported(self) -> Parts:
+        async with self._turn:
+            if self._parts is None:
+                try:
+                    self._parts = await off_loop(self._import)
+                except ImportError as error:
+                    self._be(Health("error", f"the engine cannot be imported: {error}"))
+                    raise BackendError(str(error)) from error
+            return self._parts
+
+    def _load(self, config: EngineConfig) -> None:
+        self._config = config
+        self._be(Health("loading", "loading the models"))
+        self._loading = asyncio.create_task(self._replace(config))
+
+    async def _replace(self, config: EngineConfig) -> None:
+        async with self._turn:
+            if config is not self._config:
+                return  # another change came while this one waited
+            await self._close_engine()
+            assert self._parts is not None, "configure() imports first"
+            try:
+                self._engine = self._parts.engine(config)
+                await self._engine.load(self._report)
+                self._be(Health("ready"))
+            except self._parts.config_error as error:
+                self._be(Health("error", str(error)))
+            except Exception as error:
+                _log.error("the models could not be loaded (%s)", type(error).__name__)
+                _log.debug("the models could not be loaded", exc_info=error)
+                self._be(Health("error", f"the models could not be loaded ({type(error).__name__})"))
+
+    async def _unload(self) -> None:
+        async with self._turn:
+            if self._config is None:
+                await self._close_engine()
+                self._be(Health("off"))
+
+    async def _close_engine(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await off_loop(engine.close)
+
+    def _report(self, fraction: float, message: str) -> None:
+        if self.health.state == "loading":
+            self._be(Health("loading", message, fraction))
+
+    def _be(self, health: Health) -> None:
+        self.health = health
+        for watcher in list(self.watchers):
+            watcher(health)
+
+
+async def off_loop(work: Callable[[], _T]) -> _T:
+    """Run `work` in a daemon thread. asyncio's own pool would hold up the end of the process until it is done."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+
+    def settle(value: _T | None, error: BaseException | None) -> None:
+        if not done.done():
+            done.set_exception(error) if error is not None else done.set_result(value)  # type: ignore[arg-type]
+
+    def run() -> None:
+        try:
+            outcome: tuple[_T | None, BaseException | None] = (work(), None)
+        except BaseException as error:
+            outcome = (None, error)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, name="specter-background", daemon=True).start()
+    return await done
+
+
+def _checked(
+    parts: Parts, options: Mapping[str, object], overrides: Mapping[str, object]
+) -> tuple[EngineConfig, list[Problem]]:
+    """The configuration, without the options that cannot work."""
+    values: dict[str, Any] = {**options, **overrides}
+    problems: list[Problem] = []
+    while True:
+        try:
+            return parts.config(**values), problems
+        except parts.config_error as error:
+            if error.key not in values:
+                raise
+            del values[error.key]
+            problems.append(Problem(setting_key(error.key), str(error).partition(": ")[2]))
+
+
+def _models(config: EngineConfig) -> EngineConfig:
+    """What of a configuration decides over the models."""
+    defaults = type(config)()
+    return config.replace(**{name: getattr(defaults, name) for name in _PER_REQUEST})

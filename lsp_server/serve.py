@@ -1,0 +1,153 @@
+"""Runs the language server on stdio or TCP until its clients are gone.
+
+Imports neither pygls nor the engine, so that `initialize` is answered at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+
+from lsp_server.connection import Connection
+from lsp_server.connection import Session as ClientSession
+from lsp_server.engine_host import EngineHost
+from lsp_server.handshake import Client
+from lsp_server.transport import Output, PipeOutput, StreamOutput, read_pipe, read_stream
+
+_log = logging.getLogger(__name__)
+
+_RELEASE_S = 1.0
+Watch = Callable[[int | None], None]
+
+
+class ServeError(Exception):
+    """The server cannot start; one line for the user, with the fix."""
+
+
+def serve_stdio(overrides: Mapping[str, object], make_host: Callable[..., EngineHost] = EngineHost) -> int:
+    """Serve the client on stdin and stdout; `overrides` are EngineConfig's fields and win over the client's settings.
+
+    Returns the exit code: 0 after `shutdown`, 1 without. May end the process itself when the engine is busy.
+    """
+    _set_up_log()
+    stdin, stdout = _private_stdio()
+    with contextlib.suppress(KeyboardInterrupt):
+        return asyncio.run(_stdio(stdin, stdout, lambda: make_host(overrides)))
+    return 1
+
+
+def serve_tcp(
+    host: str, port: int, overrides: Mapping[str, object], make_host: Callable[..., EngineHost] = EngineHost
+) -> int:
+    """Serve clients on a loopback address, each with its own documents, until interrupted. Raises ServeError."""
+    _set_up_log()
+    _require_loopback(host)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_tcp(host, port, lambda: make_host(overrides)))
+    return 0
+
+
+async def _stdio(stdin: int, stdout: int, make_host: Callable[[], EngineHost]) -> int:
+    host = make_host()
+    connection = Connection(_opener(host, lambda pid: _when_gone(pid, connection.lost)))
+    connection.attach(PipeOutput(stdout, connection.lost))
+    read_pipe(stdin, connection.receive, connection.lost)
+    code = await connection.ended
+    await connection.close()
+    _release(host, code)
+    return code
+
+
+async def _tcp(address: str, port: int, make_host: Callable[[], EngineHost]) -> None:
+    host = make_host()
+
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A TCP client may run on another machine or in a container: its process id means nothing here.
+        connection = Connection(_opener(host, lambda _: None))
+        connection.attach(StreamOutput(writer, connection.lost))
+        reading = asyncio.create_task(read_stream(reader, connection.receive))
+        reading.add_done_callback(lambda _: connection.lost())
+        await connection.ended
+        await connection.close()
+        reading.cancel()
+
+    try:
+        server = await asyncio.start_server(client, address, port)
+    except OSError as error:
+        raise ServeError(f"cannot listen on {address}:{port} ({error.strerror}); choose another port") from error
+    bound = server.sockets[0].getsockname()
+    print(f"specter: listening on {bound[0]}:{bound[1]}", file=sys.stderr, flush=True)
+    try:
+        await server.serve_forever()
+    finally:
+        _release(host, 0)
+
+
+def _opener(host: EngineHost, watch: Watch) -> Callable[[Client, Output], ClientSession]:
+    def open_session(client: Client, output: Output) -> ClientSession:
+        from lsp_server.server import Server  # pygls: 0.6 s, after the client has its answer
+
+        watch(client.process_id)
+        return Server(client, host, output)
+
+    return open_session
+
+
+def _when_gone(pid: int | None, gone: Callable[[], None]) -> None:
+    """Call `gone` on the event loop when the client's process has ended: some die without closing our stdin."""
+    loop = asyncio.get_running_loop()
+
+    def wait() -> None:
+        import psutil
+
+        # A process that is not there from the start is one of another container; the end of stdin will do.
+        with contextlib.suppress(psutil.Error, RuntimeError):
+            psutil.Process(pid).wait()
+            loop.call_soon_threadsafe(gone)
+
+    if pid is not None:
+        threading.Thread(target=wait, name="specter-parent", daemon=True).start()
+
+
+def _release(host: EngineHost, code: int) -> None:
+    """Free the models, or end the process if that takes too long: a load cannot be interrupted, and a server that
+    outlives its editor holds the GPU."""
+    release = threading.Thread(target=host.release, daemon=True)
+    release.start()
+    release.join(_RELEASE_S)
+    if release.is_alive() or not host.at_rest:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _private_stdio() -> tuple[int, int]:
+    """stdin and stdout for the protocol alone: what anything else prints goes to stderr, and reads find nothing."""
+    stdin, stdout = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    return stdin, stdout
+
+
+def _require_loopback(host: str) -> None:
+    with contextlib.suppress(ValueError):
+        if host == "localhost" or ipaddress.ip_address(host).is_loopback:
+            return
+    raise ServeError(f"{host} is not on this machine only; use 127.0.0.1, ::1 or localhost")
+
+
+def _set_up_log() -> None:
+    name = os.environ.get("SPECTER_LOG", "warning").upper()
+    level = logging.getLevelName(name)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level if isinstance(level, int) else logging.WARNING,
+        format="specter: %(levelname)s %(name)s: %(message)s",
+    )
