@@ -87,8 +87,7 @@ class SpeculativeDecoder:
         context = Context(tokens, prompt_length, self._sampling, self._noise)
         draft, fault = self._propose(context, min(self._draft_length, room - 1))
         drafted = time.perf_counter()
-        known = (guess if 0 <= guess < self._target.vocab else 0 for guess in draft.tokens)  # verify rejects the others
-        p = warp(self._target.logits([*tokens, *known], tail=len(draft) + 1), self._sampling)
+        p = warp(self._target.logits(tokens, guesses=self._embeddable(draft)), self._sampling)
         verdict = verify(p, draft, self._noise, context.position)
         emitted = self._until_end([*(draft.tokens[node] for node in verdict.path), verdict.next_token])
         accepted = min(len(verdict.path), len(emitted))
@@ -103,6 +102,11 @@ class SpeculativeDecoder:
             fault=fault,
         )
 
+    def _embeddable(self, draft: Draft) -> Draft:
+        """The draft as the target is given it: an id outside the vocabulary has no embedding; `verify` rejects it."""
+        known = (guess if 0 <= guess < self._target.vocab else 0 for guess in draft.tokens)
+        return Draft(tuple(known), draft.parents)
+
     def _until_end(self, tokens: list[int]) -> list[int]:
         for index, token in enumerate(tokens):
             if token in self._end_tokens:
@@ -115,8 +119,8 @@ class SpeculativeDecoder:
             return Draft(), None
         try:
             draft = self._drafter.propose(context, limit).first(limit)
-            if not draft.is_chain:
-                raise ValueError("only chains can be verified")
+            if not self._target.runner.takes_trees:
+                draft = draft.spine()
             if draft.probs is not None and not _are_laws(draft.probs, self._target.vocab):
                 raise ValueError("its probabilities are not laws over the vocabulary")
             return draft, None

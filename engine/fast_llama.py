@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.embedded import Int8Weight
+from engine.runners import tree_layout
 
 # Above this width a product is bound by arithmetic, and dequantising once to float32 is cheaper (AVX2 and AVX-512).
 _INT8_WIDTH = 24
@@ -26,6 +27,8 @@ class FastLlamaRunner:
     weights: float tensors, or Int8Weight for matrices. The activations around the products and the keys and values
     are float32 on a CPU: its attention is no faster in bfloat16, and exact sums cost nothing there.
     """
+
+    takes_trees = True
 
     def __init__(self, config: Any, weights: Mapping[str, Tensor | Int8Weight]) -> None:
         self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
@@ -41,14 +44,17 @@ class FastLlamaRunner:
         self._rows = torch.zeros(shape)  # [layer, key/value, head, position, size]
 
     @torch.inference_mode()
-    def forward(self, tokens: Sequence[int], start: int, tail: int) -> Tensor:
+    def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
         end = start + len(tokens)
-        mask = None
+        mask, rotation = None, (self._cos[start:end], self._sin[start:end])
+        if parents is not None:
+            positions, visible = tree_layout(len(tokens), start, parents)
+            rotation = self._cos[positions], self._sin[positions]
+        elif len(tokens) > 1:
+            visible = torch.ones(len(tokens), end, dtype=torch.bool).tril(start)
         if len(tokens) > 1:
-            # Query i sees the rows up to its own; the heads that share a key head are stacked behind one another.
-            causal = torch.ones(len(tokens), end, dtype=torch.bool).tril(start)
-            mask = causal.repeat(self._heads // self._kv_heads, 1)
-        rotation = self._cos[start:end], self._sin[start:end]
+            # The queries of the heads that share a key head are stacked behind one another.
+            mask = ~visible.repeat(self._heads // self._kv_heads, 1)
         hidden = _embed(self._embedding, tokens)  # [width, hidden]
         for layer, rows in zip(self._layers, self._rows, strict=True):
             normed = functional.rms_norm(hidden, hidden.shape[-1:], layer.attention_norm, self._eps)
@@ -58,6 +64,10 @@ class FastLlamaRunner:
             hidden = hidden + _product(functional.silu(gate) * up, layer.down)
         hidden = functional.rms_norm(hidden[-tail:], hidden.shape[-1:], self._norm, self._eps)
         return _product(hidden, self._head)
+
+    @torch.inference_mode()
+    def move_rows(self, sources: Sequence[int], start: int) -> None:
+        self._rows[:, :, :, start : start + len(sources)] = self._rows[:, :, :, list(sources)]
 
     def _attend(
         self, layer: _Layer, rows: Tensor, x: Tensor, start: int, rotation: tuple[Tensor, Tensor], mask: Tensor | None
@@ -71,7 +81,7 @@ class FastLlamaRunner:
         q = turned[: self._heads].reshape(self._kv_heads, -1, self._size)
         scores = torch.bmm(q, rows[0, :, :end].transpose(1, 2)) * self._size**-0.5
         if mask is not None:
-            scores.masked_fill_(~mask, float("-inf"))
+            scores.masked_fill_(mask, float("-inf"))
         mixed = torch.bmm(scores.softmax(dim=-1), rows[1, :, :end])
         return mixed.view(self._heads, width, self._size).transpose(0, 1).reshape(width, -1)
 

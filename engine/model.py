@@ -7,21 +7,26 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from engine.runners import Runner
+from engine.speculation import ROOT, Draft
+
+_NO_TREE = Draft()
 
 
 class CachedModel:
-    """Logits as a pure function of tokens. Invariant: the runner's first `len(cached)` rows belong to `cached`.
+    """Logits as a pure function of tokens. Invariant: the runner's first `len(cached)` rows belong to `cached`, and
+    the rows behind them to the guesses of the last call, if it had any.
 
-    A call keeps the longest common prefix of `cached` and its own tokens and computes the rest. Rejecting a draft,
-    following a keystroke and keeping a draft model in step are all "the next call has other tokens": no caller rolls
-    anything back. `vocab` is the number of ids the tokenizer knows: rows of a padded embedding beyond it do not exist
-    for the caller.
+    A call keeps the longest common prefix of what is there and its own tokens and computes the rest. Rejecting a
+    draft, following a keystroke and keeping a draft model in step are all "the next call has other tokens": no caller
+    rolls anything back or commits anything. `vocab` is the number of ids the tokenizer knows: rows of a padded
+    embedding beyond it do not exist for the caller.
     """
 
     def __init__(self, runner: Runner, vocab: int) -> None:
         self.runner = runner
         self.vocab = vocab
         self.cached: list[int] = []
+        self._guesses = _NO_TREE
 
     @property
     def window(self) -> int:
@@ -29,32 +34,57 @@ class CachedModel:
         return self.runner.window
 
     def shared_prefix(self, tokens: Sequence[int]) -> int:
-        """How many leading tokens are cached already."""
+        """How many leading tokens are cached already, guesses of the last call that came true included."""
         shared = 0
         for ours, theirs in zip(self.cached, tokens, strict=False):
             if ours != theirs:
-                break
+                return shared
             shared += 1
+        if shared == len(self.cached):
+            shared += self._commit_guesses(tokens[shared:])
         return shared
 
-    def logits(self, tokens: Sequence[int], tail: int = 1) -> Tensor:
-        """Logits after each of the last `tail` of `tokens`: [tail, vocab], on the model's device and in its type.
+    def logits(self, tokens: Sequence[int], tail: int = 1, guesses: Draft = _NO_TREE) -> Tensor:
+        """Logits after each of the last `tail` of `tokens` and after each guess that continues them.
 
-        tokens: ids below the size of the embedding, 1 ≤ tail ≤ len(tokens) ≤ window.
+        tokens, guesses: ids below the size of the embedding; 1 ≤ tail ≤ len(tokens), and no more than `window` of
+        both together. Returns [tail + len(guesses), vocab], on the model's device and in its type.
         """
-        assert 1 <= tail <= len(tokens) <= self.window, (tail, len(tokens), self.window)
-        return self._extend(tokens, min(self.shared_prefix(tokens), len(tokens) - tail), tail)
+        assert 1 <= tail <= len(tokens) <= self.window - len(guesses), (tail, len(tokens), len(guesses), self.window)
+        keep = min(self.shared_prefix(tokens), len(tokens) - tail)
+        return self._extend(tokens, keep, tail, guesses)
 
     def prefill(self, tokens: Sequence[int], chunk: int) -> Iterator[None]:
         """Computes `tokens` in pieces until at most one `chunk` is left, pausing after each so that it can be left."""
         done = self.shared_prefix(tokens)
         while len(tokens) - done > chunk:
-            self._extend(tokens[: done + chunk], done, 1)
+            self._extend(tokens[: done + chunk], done, 1, _NO_TREE)
             done += chunk
             yield
 
-    def _extend(self, tokens: Sequence[int], keep: int, tail: int) -> Tensor:
-        self.cached = list(tokens[:keep])  # true even if the forward raises half way
-        logits = self.runner.forward(tokens[keep:], keep, tail)
-        self.cached = list(tokens)
+    def forget(self) -> None:
+        """Empties the cache."""
+        self.cached, self._guesses = [], _NO_TREE
+
+    def _extend(self, tokens: Sequence[int], keep: int, tail: int, guesses: Draft) -> Tensor:
+        self.cached, self._guesses = list(tokens[:keep]), _NO_TREE  # true even if the forward raises half way
+        parents = None if guesses.is_chain else guesses.parents
+        logits = self.runner.forward([*tokens[keep:], *guesses.tokens], keep, tail + len(guesses), parents)
+        self.cached, self._guesses = list(tokens), guesses
         return logits[:, : self.vocab]
+
+    def _commit_guesses(self, tokens: Sequence[int]) -> int:
+        """Makes the guessed path that `tokens` take part of the cache; returns its length."""
+        path, node = list[int](), ROOT
+        for token in tokens:
+            node = next((child for child in self._guesses.children(node) if self._guesses.tokens[child] == token), ROOT)
+            if node == ROOT:
+                break
+            path.append(node)
+        if path:
+            base = len(self.cached)
+            if path != list(range(len(path))):  # a chain's rows stand in place already
+                self.runner.move_rows([base + child for child in path], base)
+            self.cached += tokens[: len(path)]
+            self._guesses = _NO_TREE
+        return len(path)

@@ -78,6 +78,8 @@ FORMATS = (
     FimFormat("seed-coder", "<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>", suffix_first=True),
 )
 
+_TYPED_LINE = 64  # tokens
+
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
@@ -107,6 +109,12 @@ class PromptBuilder:
         self._ids = tokenizer.get_vocab()
         self.format = detect(tokenizer)
         self._markers = re.compile("|".join(map(re.escape, sorted(self._marker_texts(), key=len, reverse=True))))
+        letter, line_end = (tokenizer.encode(text, add_special_tokens=False) for text in ("a", "\n"))
+        whole = tokenizer.encode("a", add_special_tokens=True)
+        self._start = whole[: whole.index(letter[0])]  # what the family puts before every text: BOS or nothing
+        # SentencePiece writes a space in front of every text, also of one that goes on after a marker.
+        after_line_end = tokenizer.encode("\na", add_special_tokens=False)[len(line_end) :]
+        self._line_end = line_end if after_line_end != letter else []
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -115,58 +123,87 @@ class PromptBuilder:
         return frozenset(ends if self._tokenizer.eos_token_id is None else ends | {self._tokenizer.eos_token_id})
 
     def build(self, request: CompletionRequest, budget: int) -> EncodedPrompt:
-        """A prompt of at most `budget` tokens. The suffix gets up to a quarter, other files up to a quarter."""
-        room = max(budget - 8, 1)  # the markers and the line ends behind paths
+        """A prompt of at most `budget` tokens (≥ 16). The suffix gets up to a quarter, other files up to a quarter."""
+        room = max(budget - 8, 1)  # BOS, the three markers, the repository's
         suffix, suffix_ids = self._head(request.suffix, room // 4)
         snippets, header = self._header(request, room // 4)
-        room -= len(suffix_ids) + sum(len(ids) for _, ids in header)
-        prefix, prefix_ids = self._tail(request.prefix, room)
+        left = room - len(suffix_ids) - sum(len(ids) + 1 for _, ids in header)
+        prefix, prefix_ids = self._tail(request.prefix, left, step=max(room // 2, 1))
         form = self.format
         before, after = [(form.prefix, prefix_ids)], [(form.suffix, suffix_ids)]
         pieces = [*header, *(after + before if form.suffix_first else before + after), (form.middle, [])]
-        ids: list[int] = []
+        ids = list(self._start)
         for marker, content in pieces:
             ids += [self._ids[marker]] if marker else []
             ids += content
         text = self._tokenizer.decode(ids, skip_special_tokens=False)
         return EncodedPrompt(tuple(ids), text, prefix, suffix, snippets)
 
-    def plain(self, text: str) -> list[int]:
-        """Ids of text in which a marker is ordinary text: no part that is encoded holds a whole one."""
+    def plain(self, text: str, continued: bool = False) -> list[int]:
+        """Ids of text in which a marker is ordinary text: no part that is encoded holds a whole one.
+
+        continued: the text goes on in the middle of a line, so it must not get SentencePiece's leading space.
+        """
         ids: list[int] = []
         start = 0
-        for match in self._markers.finditer(text):
-            ids += self._tokenizer.encode(text[start : match.start() + 1], add_special_tokens=False)
+        while match := self._markers.search(text, start):
+            ids += self._encode(text[start : match.start() + 1], continued or start > 0)
             start = match.start() + 1
-        return ids + self._tokenizer.encode(text[start:], add_special_tokens=False)
+        return ids + self._encode(text[start:], continued or start > 0)
+
+    def _encode(self, text: str, continued: bool) -> list[int]:
+        if not text:
+            return []
+        ids = self._tokenizer.encode(text, add_special_tokens=False)
+        if not continued or not self._line_end:
+            return ids
+        # As CodeLlama and Mistral encode a suffix: behind a text of known ids, which are then taken off.
+        anchored = self._tokenizer.encode("\n" + text, add_special_tokens=False)
+        known = len(self._line_end)
+        return anchored[known:] if anchored[:known] == self._line_end else ids
 
     def _header(
         self, request: CompletionRequest, budget: int
     ) -> tuple[tuple[Snippet, ...], list[tuple[str, list[int]]]]:
         """The pieces before the document: repository, other files, its own path; whole snippets that fit, in order."""
         form = self.format
-        if form.file not in self._ids or not request.path:
+        own = self.plain(request.path + "\n")
+        used = len(own) + 1
+        if form.file not in self._ids or not request.path or used > budget:
             return (), []
-        pieces, snippets, used = list[tuple[str, list[int]]](), list[Snippet](), 0
+        pieces, snippets = list[tuple[str, list[int]]](), list[Snippet]()
         if request.repository and form.repository in self._ids:
-            pieces.append((form.repository, self.plain(request.repository + "\n")))
+            repository = self.plain(request.repository + "\n")
+            if used + len(repository) <= budget:
+                pieces.append((form.repository, repository))
+                used += len(repository)
         for snippet in request.snippets:
             ids = self.plain(f"{snippet.path}\n{snippet.text}")
             if used + len(ids) + 1 <= budget:
                 pieces.append((form.file, ids))
                 snippets.append(snippet)
                 used += len(ids) + 1
-        return tuple(snippets), [*pieces, (form.file, self.plain(request.path + "\n"))]
+        return tuple(snippets), [*pieces, (form.file, own)]
 
-    def _tail(self, text: str, budget: int) -> tuple[str, list[int]]:
-        """The end of `text` in at most `budget` tokens, from a line start where there is one."""
-        size = 4 * budget  # code has 3 to 5 characters a token
+    def _tail(self, text: str, budget: int, step: int) -> tuple[str, list[int]]:
+        """The end of `text` in at most `budget` tokens, from a line start where there is one.
+
+        The cut is looked for from multiples of `step` characters on: a grid that depends on nothing that was typed
+        moves it once in `step` keystrokes. Typing may also join tokens, so a cut at the very brink would go to and
+        fro; whether one is right is told by the whole lines, and the line being typed has a reserve.
+        """
+        reserve = min(_TYPED_LINE, budget // 8)
+        cut = max(len(text) - 4 * budget, 0)  # code has 3 to 5 characters a token
+        cut = -(-cut // step) * step
         while True:
-            cut = _cut_before(text, size)
-            ids = self.plain(cut)
-            if len(ids) <= budget:
-                return cut, ids
-            size = min(size - 1, len(cut) * budget // len(ids))
+            kept = _from_line_start(text, cut)
+            ids = self.plain(kept)
+            lines = kept[: kept.rfind("\n") + 1]
+            if len(ids) <= budget - reserve or (len(ids) <= budget and len(self.plain(lines)) <= budget - reserve):
+                return kept, ids
+            if cut + step >= len(text):  # dense text: less than a step of it fits
+                step = max(step // 2, 1)
+            cut = (cut // step + 1) * step
 
     def _head(self, text: str, budget: int) -> tuple[str, list[int]]:
         """The start of `text` in at most `budget` tokens, up to a line end where there is one."""
@@ -175,14 +212,15 @@ class PromptBuilder:
             cut = text[:size]
             if size < len(text):
                 cut = cut[: cut.rfind("\n") + 1] or cut
-            ids = self.plain(cut)
+            ids = self.plain(cut, continued=True)
             if len(ids) <= budget:
                 return cut, ids
             size = min(size - 1, len(cut) * budget // len(ids))
 
     def _marker_texts(self) -> set[str]:
         known = {name for form in FORMATS for name in form.markers} | set(self._tokenizer.all_special_tokens)
-        return {name for name in known if name and name in self._ids and len(name) > 1}
+        known |= set(self._tokenizer.get_added_vocab())
+        return {name for name in known if name in self._ids and len(name) > 1 and name.strip()}
 
 
 def detect(tokenizer: Tokenizer) -> FimFormat:
@@ -195,13 +233,9 @@ def detect(tokenizer: Tokenizer) -> FimFormat:
     raise LookupError("no fill-in-the-middle tokens")
 
 
-def _cut_before(text: str, size: int) -> str:
-    """The last `size` characters or fewer: the start is a line start and moves in steps of a quarter of `size`."""
-    if len(text) <= size:
+def _from_line_start(text: str, cut: int) -> str:
+    """The text from the first line start at or after `cut`; from `cut` itself if no line starts there any more."""
+    if cut <= 0:
         return text
-    if size <= 0:
-        return ""
-    step = max(size // 4, 1)
-    earliest = -(-(len(text) - size) // step) * step
-    line_start = text.find("\n", earliest - 1) + 1 if earliest else 0
-    return text[line_start:] if 0 < line_start < len(text) else text[earliest:]
+    start = text.find("\n", cut - 1) + 1
+    return text[start:] if 0 < start < len(text) else text[cut:]

@@ -14,16 +14,37 @@ _GROWTH = 512  # rows; buffers grow by doubling from here
 
 
 class Runner(Protocol):
-    """A model with one row of keys and values for each position, all of which can be overwritten at any time."""
+    """A model with a row of keys and values for each position, all of which can be overwritten at any time."""
 
-    window: int  # the most positions
+    window: int  # the most rows
+    takes_trees: bool
 
-    def forward(self, tokens: Sequence[int], start: int, tail: int) -> Tensor:
-        """Computes `tokens` at positions start, start + 1, …, attending to the rows before them and to one another.
+    def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
+        """Computes `tokens` into the rows from `start` on, attending to the rows before them and to one another.
 
-        Their rows are overwritten, later rows count as empty. Returns the last `tail` logits, [tail, embedding rows].
+        With `parents`, the last len(parents) tokens are a tree (`Draft.parents`): each attends to its ancestors only
+        and stands at the position of its depth. Later rows count as empty. Returns the last `tail` logits,
+        [tail, embedding rows].
         """
         ...
+
+    def move_rows(self, sources: Sequence[int], start: int) -> None:
+        """Copies rows to start, start + 1, …; sources rise and none stands before its new place."""
+        ...
+
+
+def tree_layout(width: int, start: int, parents: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Positions [width] and visibility [width, start + width] of a forward whose last tokens are a tree."""
+    plain = width - len(parents)
+    positions = list(range(start, start + plain))
+    visible = torch.ones(width, start + width, dtype=torch.bool).tril(start)
+    for node, parent in enumerate(parents):
+        row = plain + node
+        before = plain - 1 if parent < 0 else plain + parent  # the row this one continues
+        visible[row, start + plain :] = visible[before, start + plain :] if parent >= 0 else False
+        visible[row, start + row] = True
+        positions.append(positions[before] + 1 if before >= 0 else start)
+    return torch.tensor(positions), visible
 
 
 class UnsupportedModelError(Exception):
@@ -46,21 +67,34 @@ class TransformersRunner:
         parameters = inspect.signature(inspect.unwrap(type(model).forward)).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
         self.window: int = getattr(config, "max_position_embeddings", None) or 2**20
+        # Such models make a mask of their own for each kind of layer; a tree's would have to be made for each, too.
+        self.takes_trees = not getattr(config, "sliding_window", None)
 
     @torch.inference_mode()
-    def forward(self, tokens: Sequence[int], start: int, tail: int) -> Tensor:
+    def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
         for rows in self._rows:
             rows.length = start
         device = self._model.device
+        positions, mask = torch.arange(start, start + len(tokens)), None
+        if parents is not None:
+            positions, visible = tree_layout(len(tokens), start, parents)
+            hidden = torch.zeros(visible.shape, dtype=self._model.dtype)
+            mask = hidden.masked_fill_(~visible, torch.finfo(hidden.dtype).min)[None, None].to(device)
         output = self._model(
             input_ids=torch.tensor([tokens], device=device),
-            position_ids=torch.arange(start, start + len(tokens), device=device)[None],
+            attention_mask=mask,
+            position_ids=positions[None].to(device),
             use_cache=True,
             logits_to_keep=tail,
             **{self._cache_name: self._cache},
         )
         logits: Tensor = output.logits[0, -tail:]
         return logits
+
+    @torch.inference_mode()
+    def move_rows(self, sources: Sequence[int], start: int) -> None:
+        for rows in self._rows:
+            rows.move(sources, start)
 
 
 def _refuse_recurrent(model: Any, config: Any) -> None:
@@ -96,6 +130,12 @@ class _Rows(DynamicLayer):  # type: ignore[misc]
         self.values[:, :, self.length : end] = value_states
         self.length = end
         return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def move(self, sources: Sequence[int], start: int) -> None:
+        assert self.keys is not None
+        assert self.values is not None
+        for buffer in (self.keys, self.values):
+            buffer[:, :, start : start + len(sources)] = buffer[:, :, list(sources)]
 
     def _grown(self, old: Tensor | None, like: Tensor, rows: int) -> Tensor:
         capacity = max(_GROWTH, 1 << (rows - 1).bit_length())

@@ -60,6 +60,14 @@ class Draft:
             return self
         return Draft(self.tokens[:limit], self.parents[:limit], None if self.probs is None else self.probs[:limit])
 
+    def spine(self) -> Draft:
+        """The chain of first children. Lossless: which child is first does not depend on p or on the noise."""
+        path, node = list[int](), ROOT
+        while children := self.children(node):
+            node = children[0]
+            path.append(node)
+        return Draft.chain([self.tokens[node] for node in path], None if self.probs is None else self.probs[path])
+
     def children(self, node: int) -> list[int]:
         return [child for child, parent in enumerate(self.parents) if parent == node]
 
@@ -82,23 +90,33 @@ def verify(p: Tensor, draft: Draft, noise: Noise, position: int) -> Verdict:
     """
     node, path, judged = ROOT, list[int](), 0
     while True:
-        accepted, law, seen = _judge_sampled(p[node + 1], draft, node, noise, position + len(path))
+        certain, sampled = _split(draft, node)
+        accepted, law, seen = _judge_sampled(p[node + 1], draft, sampled, noise, position + len(path))
         judged += seen
         if accepted is None:
-            guesses = [child for child in draft.children(node) if _is_certain(draft, child)]
-            certain = {draft.tokens[child]: child for child in reversed(guesses)}  # of equal guesses the first counts
-            judged += len(guesses)
+            guesses = {draft.tokens[child]: child for child in reversed(certain)}  # of equal guesses the first counts
+            judged += len(certain)
             token = draw(law, noise.at(position + len(path)).target)
-            accepted = certain.get(token)
+            accepted = guesses.get(token)
             if accepted is None:
                 return Verdict(tuple(path), token, judged)
         path.append(accepted)
         node = accepted
 
 
-def _judge_sampled(law: Tensor, draft: Draft, node: int, noise: Noise, position: int) -> tuple[int | None, Tensor, int]:
+def _split(draft: Draft, node: int) -> tuple[list[int], list[int]]:
+    """A node's (certain, sampled) children."""
+    children = draft.children(node)
+    if draft.probs is None:
+        return children, []
+    masses = {child: float(draft.probs[child].sum()) for child in children}
+    return [child for child in children if not masses[child]], [child for child in children if masses[child]]
+
+
+def _judge_sampled(
+    law: Tensor, draft: Draft, sampled: list[int], noise: Noise, position: int
+) -> tuple[int | None, Tensor, int]:
     """Tries a node's sampled children in the order drawn: (the accepted one, the law that is left, how many tried)."""
-    sampled = [child for child in draft.children(node) if not _is_certain(draft, child)]
     for rank, child in enumerate(sampled):
         assert draft.probs is not None
         q, token = draft.probs[child], draft.tokens[child]
@@ -108,10 +126,6 @@ def _judge_sampled(law: Tensor, draft: Draft, node: int, noise: Noise, position:
             return child, law, rank + 1
         law = residual(law, q)
     return None, law, len(sampled)
-
-
-def _is_certain(draft: Draft, child: int) -> bool:
-    return draft.probs is None or not bool(draft.probs[child].any())
 
 
 def residual(p: Tensor, q: Tensor) -> Tensor:

@@ -63,9 +63,9 @@ def _last(pair: LoadedPair, request: CompletionRequest, speculate: bool) -> Comp
 
 def forget(pair: LoadedPair) -> None:
     """Empties both models' caches."""
-    pair.target.cached = []
+    pair.target.forget()
     if pair.draft is not None:
-        pair.draft.cached = []
+        pair.draft.forget()
 
 
 def without_ends(pair: LoadedPair) -> LoadedPair:
@@ -82,11 +82,17 @@ class _Banned:
         self._runner = runner
         self._ids = list(ids)
         self.window = runner.window
+        self.takes_trees = runner.takes_trees
 
-    def forward(self, tokens: Sequence[int], start: int, tail: int) -> torch.Tensor:
-        logits = self._runner.forward(tokens, start, tail).clone()
+    def forward(
+        self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None
+    ) -> torch.Tensor:
+        logits = self._runner.forward(tokens, start, tail, parents).clone()
         logits[:, self._ids] = float("-inf")
         return logits
+
+    def move_rows(self, sources: Sequence[int], start: int) -> None:
+        self._runner.move_rows(sources, start)
 
 
 def document(pair: LoadedPair, measured: Sequence[Measured]) -> dict[str, Any]:

@@ -1,0 +1,271 @@
+"""The exact output law of the real `verify` on small tables: integrated over its random numbers, summed over the
+guesses and compared with the target's own law.
+
+`verify` is piecewise constant in each random number. Nothing here knows the acceptance rules: the borders of the
+pieces are found by bisection on the code under proof, down to rounding.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import pairwise, product
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from engine.sampling import Noise
+from engine.speculation import ROOT, Draft, Verdict, verify
+
+Array = NDArray[np.float64]
+History = tuple[int, ...]
+_Key = tuple[int, int, str]  # position, sibling, use
+_Outcome = tuple[tuple[_Key, ...], Verdict]  # which numbers were used, what came of it
+_Point = tuple[float, _Outcome]
+
+_ONE = 1 - 2**-53  # the largest number that Noise gives
+_RESOLUTION = 2**-50  # of a border
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCheck:
+    """One acceptance rule on `tables` random tables: the largest difference from the target's law over all outputs."""
+
+    rule: str
+    tables: int
+    largest_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkedExample:
+    """One guess on p = [.2 .5 .3], q = [.6 .3 .1]. Each field has one number a token."""
+
+    target: tuple[float, ...]
+    draft: tuple[float, ...]
+    accepted: tuple[float, ...]  # probability that the token is emitted as an accepted guess
+    corrected: tuple[float, ...]  # … as the draw from the residual after a rejection
+    emitted: tuple[float, ...]  # the sum: the target's law
+    uncorrected: tuple[float, ...]  # what drawing from the target itself after a rejection would give: wrong
+
+
+@dataclass(frozen=True, slots=True)
+class ExactTables:
+    rules: tuple[RuleCheck, ...]
+    example: WorkedExample
+
+    @property
+    def largest_error(self) -> float:
+        return max(check.largest_error for check in self.rules)
+
+    @property
+    def passed(self) -> bool:
+        return self.largest_error < 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A target and drafters that are random tables, and the shape of a draft.
+
+    parents: as in Draft. certain: the token that a node always guesses; None where the guess is drawn. Each node has
+    its own table, for every history; `unknown` gives some of its mass to an id that the target does not have.
+    """
+
+    vocab: int
+    parents: tuple[int, ...]
+    certain: tuple[int | None, ...]
+    seed: int = 0
+    unknown: bool = False
+
+    @property
+    def depth(self) -> int:
+        return max((len(self.ancestors(node)) for node in range(len(self.parents))), default=0)
+
+    def ancestors(self, node: int) -> list[int]:
+        """The nodes from the root's child down to `node` itself; none for the root."""
+        return [] if node == ROOT else [*self.ancestors(self.parents[node]), node]
+
+    def target(self, history: History) -> Array:
+        """p(· | history) [vocab]"""
+        return _random_law(self.vocab, (self.seed, 0, *history))
+
+    def drafter(self, node: int, history: History) -> Array:
+        """q(· | history) of one node: [vocab], or [vocab + 1] with the unknown id at the end."""
+        key = (self.seed, 1 + node, *history)
+        if not self.unknown and np.random.default_rng(key).random() < 0.2:
+            return self.target(history)  # leaves no residual
+        return _random_law(self.vocab + self.unknown, key)
+
+    def drafts(self) -> Iterator[tuple[Draft, float]]:
+        """Every draft of this shape that can occur, with its probability."""
+        drawn = [node for node, token in enumerate(self.certain) if token is None]
+        for guesses in product(range(self.vocab + self.unknown), repeat=len(drawn)):
+            by_node = dict(zip(drawn, guesses, strict=True))
+            tokens = tuple(by_node[node] if token is None else token for node, token in enumerate(self.certain))
+            laws = np.zeros((len(tokens), self.vocab + self.unknown))
+            for node in drawn:
+                laws[node] = self.drafter(node, self.history(tokens, self.parents[node]))
+            weight = float(np.prod([laws[node, by_node[node]] for node in drawn]))
+            if weight > 0:
+                yield Draft(tokens, self.parents, torch.tensor(laws[:, : self.vocab]) if drawn else None), weight
+
+    def history(self, tokens: Sequence[int], node: int) -> History:
+        return tuple(tokens[ancestor] for ancestor in self.ancestors(node))
+
+    def joint(self, history: History = ()) -> Array:
+        """The target's law of the next tokens, up to one more than the draft's depth: [vocab, …]."""
+        law = self.target(history)
+        if len(history) == self.depth:
+            return law
+        return np.stack([law[token] * self.joint((*history, token)) for token in range(self.vocab)])
+
+
+@cache
+def _random_law(width: int, key: History) -> Array:
+    """[width], sums to 1, with zeros here and there."""
+    rng = np.random.default_rng(key)
+    weights = rng.dirichlet(np.ones(width)) * (rng.random(width) < 0.8)
+    weights[rng.integers(width)] += 0.1
+    law: Array = weights / weights.sum()
+    return law
+
+
+_CHAIN = (ROOT, 0, 1)
+RULES = {
+    "sampled chain": Case(3, _CHAIN, (None, None, None)),
+    "certain tree": Case(5, (ROOT, ROOT, ROOT, 0, 0, 1, 3), (1, 4, 1, 0, 3, 2, 2)),
+    "several sampled guesses": Case(3, (ROOT, ROOT, 0, 1), (None, None, None, None)),
+    "sampled and certain guesses": Case(4, (ROOT, ROOT, ROOT, 0, 0, 2), (None, 2, None, 1, None, 0)),
+    "guesses outside the vocabulary": Case(3, _CHAIN, (None, None, 99), unknown=True),
+}
+
+
+def exact_tables(
+    tables: int = 8, seed: int = 0, report: Callable[[float], None] = lambda fraction: None
+) -> ExactTables:
+    """Every acceptance rule on `tables` random tables; `report` hears the fraction that is done."""
+    checks = []
+    for index, (rule, shape) in enumerate(RULES.items()):
+        cases = [replace(shape, seed=seed + number) for number in range(tables)]
+        checks.append(RuleCheck(rule, tables, max(largest_error(case) for case in cases)))
+        report((index + 1) / len(RULES))
+    return ExactTables(tuple(checks), worked_example())
+
+
+def largest_error(case: Case) -> float:
+    """Of the probability of any output of `verify`, against the target's own law."""
+    return float(np.abs(output_law(case) - case.joint()).max())
+
+
+@torch.inference_mode()
+def output_law(case: Case) -> Array:
+    """The law of what `verify` emits, each output completed from the target to one length: [vocab, vocab, …]."""
+    law = np.zeros((case.vocab,) * (case.depth + 1))
+    borders: list[float] = []
+    for draft, weight in case.drafts():
+        histories = [case.history(draft.tokens, node) for node in range(ROOT, len(draft))]
+        p = torch.tensor(np.stack([case.target(history) for history in histories]))
+        for verdict, volume in verdicts(p, draft, borders):
+            emitted = (*(draft.tokens[node] for node in verdict.path), verdict.next_token)
+            law[emitted] += weight * volume * (case.joint(emitted) if len(emitted) <= case.depth else 1.0)
+    return law
+
+
+@torch.inference_mode()
+def worked_example() -> WorkedExample:
+    """The example on which a wrong correction is plain to see."""
+    p, q = np.array([0.2, 0.5, 0.3]), np.array([0.6, 0.3, 0.1])
+    rows, laws = torch.tensor(np.stack([p, p])), torch.tensor(q)[None]
+    accepted, corrected = np.zeros(3), np.zeros(3)
+    for guess in range(3):
+        draft = Draft.chain([guess], laws)
+        for verdict, volume in verdicts(rows, draft, []):
+            if verdict.path:
+                accepted[guess] += q[guess] * volume
+            else:
+                corrected[verdict.next_token] += q[guess] * volume
+    uncorrected = accepted + (1 - accepted.sum()) * p
+    laws_in_order = (p, q, accepted, corrected, accepted + corrected, uncorrected)
+    return WorkedExample(*(tuple(law.tolist()) for law in laws_in_order))
+
+
+def verdicts(p: Tensor, draft: Draft, borders: list[float]) -> Iterator[tuple[Verdict, float]]:
+    """Every verdict on a draft, piece by piece of the space of random numbers, with the probability of the piece.
+
+    Assumes that each number acts monotonically, as a threshold or through an inverse transform. `borders` holds those
+    found so far, sorted, and grows: drafts that share laws share borders, and to try a known one is cheaper.
+    """
+    yield from _branch(partial(_run, p, draft), (), borders)
+
+
+class _Script:
+    """Stands in for Noise: gives the numbers of a script in the order in which they are asked for, then one half."""
+
+    def __init__(self, numbers: Sequence[float]) -> None:
+        self._numbers = numbers
+        self.asked: list[_Key] = []
+
+    def at(self, position: int, sibling: int = 0) -> _Asking:
+        return _Asking(self, position, sibling)
+
+    def number(self, key: _Key) -> float:
+        """The same key gets the same number, as from Noise: code that uses one twice is judged by what it does."""
+        if key not in self.asked:
+            self.asked.append(key)
+        index = self.asked.index(key)
+        return self._numbers[index] if index < len(self._numbers) else 0.5
+
+
+class _Asking:
+    """Uniforms of which only those are drawn that are looked at."""
+
+    def __init__(self, script: _Script, position: int, sibling: int) -> None:
+        self._script, self._position, self._sibling = script, position, sibling
+
+    def __getattr__(self, name: str) -> float:
+        return self._script.number((self._position, self._sibling, name))
+
+
+def _run(p: Tensor, draft: Draft, numbers: Sequence[float]) -> _Outcome:
+    script = _Script(numbers)
+    verdict = verify(p, draft, cast(Noise, script), position=0)
+    return tuple(script.asked), verdict
+
+
+def _branch(
+    run: Callable[[tuple[float, ...]], _Outcome], numbers: tuple[float, ...], borders: list[float]
+) -> Iterator[tuple[Verdict, float]]:
+    """The pieces behind the numbers that are fixed already; which number comes next may depend on them."""
+    asked, verdict = run(numbers)
+    if len(asked) == len(numbers):
+        yield verdict, 1.0
+        return
+
+    def outcome(number: float) -> _Outcome:
+        return run((*numbers, number))
+
+    found = _borders(outcome, (0.0, outcome(0.0)), (_ONE, outcome(_ONE)), borders)
+    for low, high in pairwise((0.0, *found, 1.0)):
+        for verdict, volume in _branch(run, (*numbers, (low + high) / 2), borders):
+            yield verdict, (high - low) * volume
+
+
+def _borders(outcome: Callable[[float], _Outcome], low: _Point, high: _Point, known: list[float]) -> list[float]:
+    """Where the outcome changes between two points: a known border is tried first, else the interval is halved."""
+    if low[1] == high[1]:
+        return []
+    middle = (low[0] + high[0]) / 2
+    if high[0] - low[0] <= 2.5 * _RESOLUTION:
+        insort(known, middle)
+        return [middle]
+    inside = known[bisect_right(known, low[0] + _RESOLUTION) : bisect_left(known, high[0] - _RESOLUTION)]
+    cuts = [middle]
+    if inside:
+        border = inside[len(inside) // 2]
+        cuts = [border - _RESOLUTION, border + _RESOLUTION]
+    points = [low, *((cut, outcome(cut)) for cut in cuts), high]
+    return [border for left, right in pairwise(points) for border in _borders(outcome, left, right, known)]
