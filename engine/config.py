@@ -10,7 +10,7 @@ from engine.request import Mode, Sampling
 
 Device = Literal["auto", "cuda", "cpu"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-DrafterName = Literal["auto", "none", "model"]
+DrafterName = Literal["auto", "none", "model", "lookup"]
 
 EMBEDDED = "embedded"
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from engine.drafters import Context, Drafter
@@ -138,4 +137,8 @@ class SpeculativeDecoder:
 
 
 def _are_laws(probs: Tensor, vocab: int) -> bool:
-    return probs.shape[-1] == vocab and bool(torch.isfinite(probs).all()) and bool((probs >= 0).all())
+    """Whether each row is a law over the vocabulary, or all 0 (a certain guess)."""
+    if probs.dim() != 2 or probs.shape[-1] != vocab or not bool((probs >= 0).all()):  # NaN ≥ 0 is false
+        return False
+    mass = probs.sum(dim=-1)
+    return bool(((mass == 0) | ((mass - 1).abs() < 1e-3)).all())

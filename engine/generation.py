@@ -44,8 +44,8 @@ def generate(
 
 
 def encode(pair: LoadedPair, request: CompletionRequest) -> EncodedPrompt:
-    """The prompt of a request, with room for its completion in the pair's context."""
-    return pair.prompts.build(request, max(pair.context - request.max_tokens, 16))
+    """The prompt of a request, with room for its completion in the pair's context: half of it at the most."""
+    return pair.prompts.build(request, max(pair.context - request.max_tokens, pair.context // 2))
 
 
 class _Tally:

@@ -13,8 +13,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from engine import embedded
-from engine.config import EMBEDDED, ConfigError, EngineConfig
+from engine.config import EMBEDDED, ConfigError, DrafterName, EngineConfig
 from engine.drafters import Drafter
+from engine.drafters.lookup import LookupDrafter
 from engine.drafters.small_model import SmallModelDrafter
 from engine.fast_llama import FastLlamaRunner
 from engine.model import CachedModel
@@ -42,6 +43,7 @@ class LoadedPair:
     prompts: PromptBuilder
     target: CachedModel
     draft: CachedModel | None
+    drafter_name: DrafterName  # never "auto"
     draft_length: int
     context: int  # most tokens of prompt and completion together
 
@@ -51,9 +53,11 @@ class LoadedPair:
 
     def drafter(self) -> Drafter | None:
         """A fresh drafter for one completion; None decodes plainly."""
-        if self.draft is None:
-            return None
-        return SmallModelDrafter(self.draft, self.end_tokens)
+        if self.drafter_name == "lookup":
+            return LookupDrafter(self.end_tokens, self.prompts.prefix_marker)
+        if self.drafter_name == "model" and self.draft is not None:
+            return SmallModelDrafter(self.draft, self.end_tokens)
+        return None
 
 
 def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
@@ -88,6 +92,7 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
         prompts=prompts,
         target=target,
         draft=draft,
+        drafter_name=_drafter_name(config, draft),
         draft_length=length,
         context=min(context, target.window),
     )
@@ -103,11 +108,17 @@ def _sources(config: EngineConfig) -> tuple[str, str, str | None]:
         name, target, draft = Path(config.target).name, config.target, None
     if config.draft is not None:
         draft = None if config.draft == "none" else config.draft
-    if config.drafter == "none":
-        draft = None
+    if config.drafter in ("none", "lookup"):
+        draft = None  # nothing would use it
     if config.drafter == "model" and draft is None:
         raise ConfigError("drafter", "'model' needs a draft model; give --draft PATH_OR_ID or choose --drafter none")
     return name, target, draft
+
+
+def _drafter_name(config: EngineConfig, draft: CachedModel | None) -> DrafterName:
+    if config.drafter == "auto":
+        return "lookup" if draft is None and config.draft != "none" else "none" if draft is None else "model"
+    return config.drafter
 
 
 def _device(wanted: str) -> torch.device:
@@ -135,9 +146,14 @@ class _Loader:
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder, **options)
             model, info = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=getattr(torch, self.dtype_name), output_loading_info=True, **options
+                folder,
+                dtype=getattr(torch, self.dtype_name),
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # so that they are in `info`, with their names
+                **options,
             )
             _require_complete(info)
+            _require_rows(model, _vocabulary_size(tokenizer))
             runner = TransformersRunner(model.to(self._device))
         except UnsupportedModelError as error:
             raise ConfigError(key, f"{source}: {error}; choose a model with attention only") from None
@@ -163,12 +179,19 @@ class _Loader:
         return CachedModel(TransformersRunner(model.to(self._device)), vocab), cast(Tokenizer, tokenizer)
 
 
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
 _FIX = "give a folder with a Hugging Face checkpoint and its tokenizer, a .gguf file, or a model id"
 
 
 def _locate(key: Key, source: str) -> tuple[str, dict[str, Any]]:
     """(what from_pretrained takes, further options). Anything that looks like a path must exist."""
-    path = Path(source).expanduser()
+    try:
+        path = Path(source).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:  # a name too long; a home that is not there
+        raise ConfigError(key, f"{source[:80]!r} is not a path ({getattr(error, "strerror", None) or error}); {_FIX}") from None
+    if not source.strip():
+        raise ConfigError(key, f"{source!r} names no model; {_FIX}")
     if path.suffix == ".gguf":
         if not path.is_file():
             raise ConfigError(key, f"{source} does not exist; {_FIX}")
@@ -176,6 +199,8 @@ def _locate(key: Key, source: str) -> tuple[str, dict[str, Any]]:
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise ConfigError(key, f"{source} has no config.json; {_FIX}")
+        if not any((path / name).is_file() for name in _TOKENIZER_FILES):
+            raise ConfigError(key, f"{source} has no tokenizer ({_TOKENIZER_FILES[0]}); {_FIX}")
         return str(path), {}
     if path.exists() or path.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1:
         raise ConfigError(key, f"{source} is not a model folder; {_FIX}")
@@ -184,9 +209,17 @@ def _locate(key: Key, source: str) -> tuple[str, dict[str, Any]]:
 
 def _require_complete(info: dict[str, Any]) -> None:
     """transformers only warns of parameters that a checkpoint lacks, and goes on with random ones."""
-    missing = [*info.get("missing_keys", ()), *info.get("mismatched_keys", ()), *info.get("error_msgs", ())]
+    mismatched = (name for name, *_ in info.get("mismatched_keys", ()))
+    missing = sorted({*info.get("missing_keys", ()), *mismatched, *info.get("error_msgs", ())})
     if missing:
         raise ValueError(f"{len(missing)} parameters are missing or have the wrong shape, such as {missing[0]}")
+
+
+def _require_rows(model: Any, vocab: int) -> None:
+    """A token without a row would fail in the middle of a completion, on a GPU for good."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    if rows < vocab:
+        raise ValueError(f"its tokenizer has {vocab} tokens but its embedding only {rows} rows")
 
 
 def _reason(error: Exception) -> str:

@@ -122,6 +122,10 @@ class PromptBuilder:
         ends = {self._ids[name] for name in self.format.markers if name in self._ids}
         return frozenset(ends if self._tokenizer.eos_token_id is None else ends | {self._tokenizer.eos_token_id})
 
+    @property
+    def prefix_marker(self) -> int:
+        return self._ids[self.format.prefix]
+
     def build(self, request: CompletionRequest, budget: int) -> EncodedPrompt:
         """A prompt of at most `budget` tokens (≥ 16). The suffix gets up to a quarter, other files up to a quarter."""
         room = max(budget - 8, 1)  # BOS, the three markers, the repository's

@@ -123,8 +123,9 @@ class _Rows(DynamicLayer):  # type: ignore[misc]
         """key_states, value_states: [1, heads, new, size]; returns all valid rows with the new ones at their end."""
         end = self.length + key_states.shape[-2]
         if self.keys is None or self.values is None or end > self.keys.shape[-2]:
-            self.keys = self._grown(self.keys, key_states, end)
-            self.values = self._grown(self.values, value_states, end)
+            # Both or neither, should memory run out between them.
+            grown = self._grown(self.keys, key_states, end), self._grown(self.values, value_states, end)
+            self.keys, self.values = grown
             self.is_initialized = True
         self.keys[:, :, self.length : end] = key_states
         self.values[:, :, self.length : end] = value_states

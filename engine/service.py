@@ -22,6 +22,7 @@ from engine.request import Chunk, CompletionRequest
 log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
+_CLOSED = "the engine was closed"
 
 
 class EngineError(Exception):
@@ -60,6 +61,7 @@ class CompletionEngine:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="specter-engine", daemon=True)
         self._open_jobs: set[_Job] = set()
+        self._loads: set[Callable[[Exception], None]] = set()  # each fails one waiting `load`
         self._cancels = _Cancels()
         self._closed = False
         self._thread.start()
@@ -73,16 +75,20 @@ class CompletionEngine:
         """pair, device, dtype and drafter, once loaded."""
         if self._pair is None:
             return {}
-        drafter = "none" if self._pair.draft is None else "model"
-        return {"pair": self._pair.name, "device": self._pair.device, "dtype": self._pair.dtype, "drafter": drafter}
+        pair = self._pair
+        return {"pair": pair.name, "device": pair.device, "dtype": pair.dtype, "drafter": pair.drafter_name}
 
     async def load(self, report: Report = lambda *_: None) -> None:
-        """Loads the models on the worker thread; `report` is called on the event loop. Raises ConfigError."""
+        """Loads the models on the worker thread; `report` is called on the event loop. Raises ConfigError, and
+        EngineError if the engine is closed meanwhile.
+        """
+        if self._closed:
+            raise EngineError(_CLOSED)
         loop = asyncio.get_running_loop()
         done: asyncio.Future[LoadedPair] = loop.create_future()
 
         def settle(outcome: LoadedPair | Exception) -> None:
-            if done.cancelled():
+            if done.done():  # the waiter was cancelled, or the engine closed
                 return
             if isinstance(outcome, Exception):
                 done.set_exception(outcome)
@@ -97,8 +103,18 @@ class CompletionEngine:
                 outcome = error
             _post(loop, settle, outcome)
 
+        def fail(error: Exception) -> None:
+            _post(loop, settle, error)
+
+        self._loads.add(fail)
         self._work.put(work)
-        self._pair = await done
+        try:
+            pair = await done
+        finally:
+            self._loads.discard(fail)
+        if self._closed:
+            raise EngineError(_CLOSED)
+        self._pair = pair
 
     async def stream(self, request: CompletionRequest) -> AsyncIterator[Chunk]:
         """The completion's text as it becomes certain; the last chunk carries its measurements. Raises EngineError."""
@@ -136,8 +152,8 @@ class CompletionEngine:
         self._closed = True
         self._work.put(None)
         self._thread.join(_CLOSE_S)  # a load in progress cannot be interrupted; the thread is a daemon
-        for job in list(self._open_jobs):
-            job.post(EngineError("the engine was closed"))
+        for fail in (*self._loads, *(job.post for job in list(self._open_jobs))):
+            fail(EngineError(_CLOSED))
         self._open_jobs.clear()
         self._pair = None
 
@@ -157,6 +173,8 @@ class CompletionEngine:
             last = EngineError(f"the completion failed ({type(error).__name__})")
         finally:
             self._open_jobs.discard(job)
+        if last is None and job.cancelled_at is None:  # `close` no longer sees it among the open ones
+            last = EngineError(_CLOSED)
         if last is not None:
             job.post(last)
 

@@ -48,10 +48,11 @@ class TextStream:
 
     def _release(self, text: str, final: bool = False) -> str:
         self._pending += text
-        found = [at for stop in self._stop if (at := self._pending.find(stop)) >= 0]
+        found = [(at + len(stop), at) for stop in self._stop if (at := self._pending.find(stop)) >= 0]
         if found:
             self.stopped = True
-            return self._pending[: min(found)]
+            # The one that is complete first, as if the text came by characters: token borders must not matter.
+            return self._pending[: min(found)[1]]
         held = 0 if final else self._possible_stop()
         certain = self._pending[: len(self._pending) - held]
         self._pending = self._pending[len(certain) :]

@@ -23,22 +23,32 @@ _CANDIDATES = 8  # places whose continuations are merged
 class LookupDrafter:
     """Looks the end of the text up in the text itself; every propose is a few scans of an integer array.
 
-    sources: ids of texts to search, the text before the cursor last (its end is where the completion goes on).
-    Between two sources stands a separator that matches nothing.
+    The prompt falls into parts at `markers`: other files, suffix, prefix. The part behind `prefix_marker` is put last:
+    in the document it is what the completion goes on from, wherever it stands in the prompt.
     """
 
     name = "lookup"
 
-    def __init__(self, sources: Sequence[Sequence[int]]) -> None:
+    def __init__(self, markers: frozenset[int], prefix_marker: int) -> None:
+        self._markers = markers
+        self._prefix_marker = prefix_marker
         self._text = np.empty(0, dtype=np.int32)
         self._length = 0
-        for index, source in enumerate(sources[:-1]):
-            self._append([*source, -1 - index])  # negative, and each only once
-        self._append(sources[-1] if sources else ())
         self._emitted = 0
 
     def prepare(self, prompt: Sequence[int]) -> Iterator[None]:
+        self._length = self._emitted = 0
+        for part in self._parts(prompt):
+            # Parts are set apart by numbers that are no ids, each used once, so that no match reaches across.
+            self._append([-1 - self._length, *part])
         return iter(())
+
+    def _parts(self, prompt: Sequence[int]) -> list[Sequence[int]]:
+        """The prompt's texts without their markers, the one before the cursor last."""
+        starts = [index for index, token in enumerate(prompt) if token in self._markers]
+        spans = list(zip([-1, *starts], [*starts, len(prompt)], strict=True))
+        spans.sort(key=lambda span: span[0] >= 0 and prompt[span[0]] == self._prefix_marker)
+        return [prompt[start + 1 : end] for start, end in spans]
 
     def propose(self, context: Context, limit: int) -> Draft:
         self._append(context.tokens[context.prompt_length + self._emitted :])

@@ -54,6 +54,7 @@ class FirstTokens:
     degrees: int
     p_value: float  # of a chi-square as large, were the target's law the truth
     total_variation: float  # observed to target
+    expected_total_variation: float  # of as many draws from the target itself
     draft_total_variation: float  # draft to target: what would show without correction
     acceptance: float
     expected_acceptance: float  # the sum of min(p, q): Leviathan et al. (2023), theorem 3.5
@@ -78,8 +79,8 @@ def first_tokens(
         raise ConfigError("draft", "a proof needs a draft model; leave out --draft none and --drafter none")
     for index, request in enumerate(prompts):
         prompt = encode(pair, replace(request, sampling=sampling)).ids
-        p = warp(pair.target.logits(prompt), sampling).cpu()[0]
-        q = warp(pair.draft.logits(prompt), sampling).cpu()[0]
+        p = warp(pair.target.logits(prompt), sampling)[0].cpu()
+        q = warp(pair.draft.logits(prompt), sampling)[0].cpu()
         counts, accepted = _draw_many(p, q, draws, seed + (index << 32), report)
         yield _result(pair, request, sampling, p.double(), q.double(), counts, accepted)
 
@@ -139,6 +140,7 @@ def _result(
         degrees=degrees,
         p_value=chi_square_p_value(chi_square, degrees),
         total_variation=float((frequency - p).abs().sum()) / 2,
+        expected_total_variation=_expected_total_variation(p, draws),
         draft_total_variation=float((q - p).abs().sum()) / 2,
         acceptance=accepted / draws,
         expected_acceptance=float(torch.minimum(p, q).sum()),
@@ -167,3 +169,13 @@ def chi_square_p_value(chi_square: float, degrees: int) -> float:
         return float(degrees == 0)
     half = torch.tensor([degrees / 2, chi_square / 2], dtype=torch.float64)
     return float(torch.special.gammaincc(half[0], half[1]))
+
+
+def _expected_total_variation(p: Tensor, draws: int) -> float:
+    """Of observed frequencies from p: half the binomials' mean absolute deviations, by De Moivre's closed form."""
+    above = (p * draws).floor() + 1  # the least count above the mean
+    count = torch.tensor(float(draws), dtype=torch.float64)
+    choose = torch.lgamma(count + 1) - torch.lgamma(above + 1) - torch.lgamma(count - above + 1)
+    log_mass = choose + above * p.log() + (count - above + 1) * torch.log1p(-p)
+    deviations = torch.where((p > 0) & (p < 1), 2 * above * log_mass.exp(), 0.0)
+    return float(deviations.sum()) / (2 * draws)

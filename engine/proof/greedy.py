@@ -19,7 +19,7 @@ from engine.sampling import Noise
 # What a hole sees of its file, in characters: enough for a real prompt, short enough for a CPU.
 _BEFORE, _AFTER = 1500, 500
 _SMALLEST_FILE = 2000
-_NO_SOURCES = frozenset({"site-packages", "dist-packages", "test", "tests", "__pycache__"})
+_FOREIGN = frozenset({"site-packages", "dist-packages", "test", "tests"})  # tests hold broken files on purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +117,12 @@ def cut_holes(folder: Path | None = None, count: int = 200, seed: int = 0) -> li
     """
     folder = Path(sysconfig.get_path("stdlib")) if folder is None else folder
     rng = np.random.default_rng(seed)
-    paths = [path for path in sorted(folder.rglob("*.py")) if _is_source(path, folder)]
+    paths = [path for path in sorted(folder.rglob("*.py")) if not _FOREIGN & set(path.relative_to(folder).parts)]
+    paths = [path for path in paths if path.stat().st_size >= _SMALLEST_FILE]
     if not paths:
         raise ValueError(f"{folder} has no Python file of {_SMALLEST_FILE} bytes or more")
     picked = [paths[index] for index in rng.integers(len(paths), size=count)]
-    return [_cut(path.read_text("utf-8"), path.relative_to(folder).as_posix(), rng) for path in picked]
-
-
-def _is_source(path: Path, folder: Path) -> bool:
-    if _NO_SOURCES & set(path.relative_to(folder).parts) or path.stat().st_size < _SMALLEST_FILE:
-        return False
-    try:
-        return bool(path.read_text("utf-8").strip())
-    except UnicodeDecodeError:
-        return False
+    return [_cut(path.read_text("utf-8", "replace"), path.relative_to(folder).as_posix(), rng) for path in picked]
 
 
 def _cut(text: str, path: str, rng: np.random.Generator) -> CompletionRequest:

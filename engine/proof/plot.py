@@ -47,15 +47,17 @@ def _draw_panel(panel: Any, result: FirstTokens) -> None:
     for label in panel.get_xticklabels():
         label.set_family("monospace")
     panel.set_ylabel("probability")
+    panel.set_ylim(bottom=0)
     panel.spines[["top", "right"]].set_visible(False)
-    panel.set_title(f"after  {result.prompt.strip() or 'an indented new line'}", loc="left", fontsize=10)
+    panel.set_title(f"after  {result.prompt.strip() or 'an indent'}", loc="left")
     panel.text(0.99, 0.97, _summary(result), transform=panel.transAxes, ha="right", va="top", fontsize=8.5)
 
 
 def _label(text: str) -> str:
-    """A token as Python writes it, so that spaces and line ends can be seen; a dollar must not start mathematics."""
-    quoted = repr(text).replace("$", r"\$")
-    return quoted if len(quoted) <= _LONGEST_LABEL else quoted[: _LONGEST_LABEL - 1] + "…"
+    """A token as Python writes it, with visible spaces; a dollar must not start mathematics."""
+    quoted = repr(text).replace(" ", "␣")
+    shown = quoted if len(quoted) <= _LONGEST_LABEL else quoted[: _LONGEST_LABEL - 1] + "…"
+    return shown.replace("$", r"\$")
 
 
 def _summary(result: FirstTokens) -> str:
@@ -64,6 +66,7 @@ def _summary(result: FirstTokens) -> str:
         f"temperature {result.sampling.temperature:g}{top_p}\n"
         f"largest deviation {result.largest_deviation:.1f} standard errors\n"
         f"chi-square {result.chi_square:.0f} on {result.degrees} (p = {result.p_value:.2f})\n"
-        f"distance from target: emitted {result.total_variation:.4f}, draft {result.draft_total_variation:.3f}\n"
-        f"guesses accepted {result.acceptance:.3f}"
+        f"distance from the target's law: draft {result.draft_total_variation:.3f},\n"
+        f"emitted {result.total_variation:.4f}, as many draws from it {result.expected_total_variation:.4f}\n"
+        f"guesses accepted {result.acceptance:.4f}, expected {result.expected_acceptance:.4f}"
     )
