@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from engine import embedded
@@ -173,10 +173,15 @@ class _Loader:
             exact = self.dtype_name == "float32"
             weights = embedded.weights(role) if exact else embedded.stored_weights(role)
             return CachedModel(FastLlamaRunner(config, weights), vocab), cast(Tokenizer, tokenizer)
-        model = AutoModelForCausalLM.from_pretrained(
-            None, config=config, state_dict=embedded.weights(role), dtype=getattr(torch, self.dtype_name)
-        )
+        model = embedded_model(role, getattr(torch, self.dtype_name))
         return CachedModel(TransformersRunner(model.to(self._device)), vocab), cast(Tokenizer, tokenizer)
+
+
+def embedded_model(role: Key, dtype: torch.dtype) -> Any:
+    """The embedded target or draft as transformers runs it."""
+    config = AutoConfig.from_pretrained(embedded.FOLDER / role)
+    # Not through AutoModel, which wants a name to look up.
+    return LlamaForCausalLM.from_pretrained(None, config=config, state_dict=embedded.weights(role), dtype=dtype).eval()
 
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
@@ -189,7 +194,8 @@ def _locate(key: Key, source: str) -> tuple[str, dict[str, Any]]:
         path = Path(source).expanduser()
         path.exists()
     except (OSError, RuntimeError) as error:  # a name too long; a home that is not there
-        raise ConfigError(key, f"{source[:80]!r} is not a path ({getattr(error, "strerror", None) or error}); {_FIX}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(key, f"{source[:80]!r} is not a path ({reason}); {_FIX}") from None
     if not source.strip():
         raise ConfigError(key, f"{source!r} names no model; {_FIX}")
     if path.suffix == ".gguf":

@@ -83,8 +83,8 @@ class CachedModel:
             path.append(node)
         if path:
             base = len(self.cached)
+            self._guesses = _NO_TREE  # their rows are not theirs any more, even if the move fails half way
             if path != list(range(len(path))):  # a chain's rows stand in place already
                 self.runner.move_rows([base + child for child in path], base)
             self.cached += tokens[: len(path)]
-            self._guesses = _NO_TREE
         return len(path)

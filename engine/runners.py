@@ -68,7 +68,7 @@ class TransformersRunner:
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
         self.window: int = getattr(config, "max_position_embeddings", None) or 2**20
         # Such models make a mask of their own for each kind of layer; a tree's would have to be made for each, too.
-        self.takes_trees = not getattr(config, "sliding_window", None)
+        self.takes_trees = not (getattr(config, "sliding_window", None) or _kinds(config) - {"full_attention"})
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
@@ -98,11 +98,15 @@ class TransformersRunner:
 
 
 def _refuse_recurrent(model: Any, config: Any) -> None:
-    kinds = set(getattr(config, "layer_types", None) or ())
-    recurrent = sorted(kinds - {"full_attention", "sliding_attention", "chunked_attention"})
+    recurrent = sorted(_kinds(config) - {"full_attention", "sliding_attention", "chunked_attention"})
     if recurrent or getattr(model, "_is_stateful", False):
         what = ", ".join(recurrent) or "recurrent layers"
         raise UnsupportedModelError(f"{config.model_type} keeps a running state ({what}) that cannot be rewound")
+
+
+def _kinds(config: Any) -> set[str]:
+    """The kinds of attention that the layers have, where the configuration tells."""
+    return set(getattr(config, "layer_types", None) or ())
 
 
 class _Rows(DynamicLayer):  # type: ignore[misc]

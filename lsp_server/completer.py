@@ -82,6 +82,7 @@ class Generation:
         self._job = job
         self._stream = stream
         self._listener = listener
+        self.offered = False  # whether it came to a text to show
         self._started = False
         self._stopped: Reason | None = None
         self._text = ""  # as the model wrote it
@@ -109,7 +110,9 @@ class Generation:
             if self._stopped is not None:
                 return self._stopped_outcome()
             await self._wait(previous)
-            return self._listener.ended(await self._generate())
+            outcome = await self._generate()
+            self.offered = bool(outcome.text)
+            return self._listener.ended(outcome)
         except BackendError as fault:
             return self._listener.ended(Outcome(fault=str(fault)))
         except asyncio.CancelledError:
@@ -191,6 +194,8 @@ class Completer:
             self.counts.cancelled += 1
         elif isinstance(task.exception(), SupersededError):
             self.counts.superseded += 1
+        elif generation.offered:
+            self.counts.completions += 1
 
 
 def _advanced(place: Position, text: str) -> Position:

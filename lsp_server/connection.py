@@ -13,8 +13,8 @@ from typing import Protocol
 
 from lsp_server import handshake, jsonrpc
 from lsp_server.handshake import Client
-from lsp_server.jsonrpc import RpcError, Message, Notification, Request
-from lsp_server.transport import FrameError, FrameDecoder, Output
+from lsp_server.jsonrpc import Message, Notification, Request, RpcError
+from lsp_server.transport import FrameDecoder, FrameError, Output
 
 _log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ def build(
     return CompletionRequest(
         prefix=normalised(snapshot.prefix) + normalised(typed),
         suffix=suffix,
-        path=exclusions.relative_path(snapshot.uri, folders),
+        path=exclusions.relative_path(snapshot.uri, folders) or _name(snapshot.uri),
         repository=_repository(folders),
         sampling=config.sampling,
         max_tokens=config.max_tokens,
@@ -51,4 +51,9 @@ def _single_line(settings: Settings, suffix: str) -> bool:
 
 
 def _repository(folders: Sequence[str]) -> str:
-    return exclusions.path_of(folders[0]).rstrip("/").rpartition("/")[2] if folders else ""
+    return _name(folders[0]) if folders else ""
+
+
+def _name(uri: str) -> str:
+    """The last part of a path: what is above it is none of the model's business."""
+    return exclusions.path_of(uri).rstrip("/").rpartition("/")[2]

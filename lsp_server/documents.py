@@ -55,7 +55,6 @@ class Snapshot:
     prefix: str  # the text before the cursor; of a long document, the lines near it
     suffix: str  # the text after it, likewise
     cursor: Position
-    eol: str  # the line end this document uses
 
 
 class Document:
@@ -71,11 +70,6 @@ class Document:
     @property
     def text(self) -> str:
         return "".join(self.lines)
-
-    @property
-    def eol(self) -> str:
-        """The first line's end; a text of one line gets `\\n`."""
-        return line_end(self.lines[0]) or "\n"
 
     def apply(self, change: Change, version: int) -> Edit:
         """Make the change and say what it was. Positions outside the text are clamped into it."""
@@ -113,7 +107,6 @@ class Document:
             prefix="".join([*self._near(range(cursor.line - 1, -1, -1))[::-1], head[: cursor.character]]),
             suffix="".join([tail[end.character :], *self._near(range(end.line + 1, len(self.lines)))]),
             cursor=cursor,
-            eol=self.eol,
         )
 
     def _near(self, order: range) -> list[str]:

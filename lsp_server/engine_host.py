@@ -126,11 +126,6 @@ class EngineHost:
             return self._engine.usage()
         return {"liveGenerations": 0, "tokensAfterCancel": 0, "cancelToIdleMs": {"p50": 0.0, "p99": 0.0, "max": 0.0}}
 
-    @property
-    def at_rest(self) -> bool:
-        """Whether no thread is importing or loading."""
-        return not self._turn.locked()
-
     def release(self) -> None:
         """Free the models. Blocks until the step in progress is over."""
         if self._engine is not None:
@@ -141,9 +136,10 @@ class EngineHost:
             if self._parts is None:
                 try:
                     self._parts = await off_loop(self._import)
-                except ImportError as error:
-                    self._be(Health("error", f"the engine cannot be imported: {error}"))
-                    raise BackendError(str(error)) from error
+                except Exception as error:
+                    message = f"the engine cannot be imported ({type(error).__name__}: {error})"
+                    self._be(Health("error", message))
+                    raise BackendError(message) from error
             return self._parts
 
     def _load(self, config: EngineConfig) -> None:

@@ -29,18 +29,19 @@ def path_of(uri: str) -> str:
     return unquote(parts.path)
 
 
-def relative_path(uri: str, folders: Sequence[str]) -> str:
-    """The path below the innermost workspace folder that holds it, or the whole path."""
+def relative_path(uri: str, folders: Sequence[str]) -> str | None:
+    """The path below the innermost workspace folder that holds it; None if none does."""
     path = path_of(uri)
     roots = [path_of(folder).rstrip("/") + "/" for folder in folders]
     inside = [root for root in roots if path.startswith(root)]
-    return path.removeprefix(max(inside, key=len)) if inside else path
+    return path.removeprefix(max(inside, key=len)) if inside else None
 
 
 def excluded(uri: str, folders: Sequence[str], globs: Sequence[str]) -> bool:
     """Whether a file is off limits. Secrets are looked for in the whole path, the user's globs below the workspace."""
     taken_away = {glob[1:] for glob in globs if glob.startswith("!")}
-    whole, below = path_of(uri), relative_path(uri, folders)
+    whole = path_of(uri)
+    below = relative_path(uri, folders) or whole
     return any(_pattern(glob).search(whole) for glob in SECRETS if glob not in taken_away) or any(
         _pattern(glob).search(below) for glob in globs if not glob.startswith("!")
     )

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lsp_server.engine_host import Health
+from lsp_server.wire import Wire
 
 _numbers = itertools.count(1)
 
 
 class LoadProgress:
-    """One client's progress bar. `ask` sends a request and `tell` a notification to the client."""
+    """One client's progress bar."""
 
-    def __init__(self, ask: Callable[[str, Any], Awaitable[Any]], tell: Callable[[str, Any], None]) -> None:
-        self._ask = ask
-        self._tell = tell
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
         self._task: asyncio.Task[None] | None = None  # creating the token, then waiting for the end
         self._token: str | None = None  # begun, not ended
         self._percent = -1
@@ -38,7 +37,7 @@ class LoadProgress:
 
     async def _begin(self, token: str, health: Health) -> None:
         try:
-            await self._ask("window/workDoneProgress/create", {"token": token})
+            await self._wire.ask("window/workDoneProgress/create", {"token": token})
         except Exception:
             return  # the client refused; the status says the same
         self._token, self._percent = token, 0
@@ -53,4 +52,4 @@ class LoadProgress:
             self._tell_progress({"kind": "report", "message": health.message, "percentage": percent})
 
     def _tell_progress(self, value: dict[str, Any]) -> None:
-        self._tell("$/progress", {"token": self._token, "value": value})
+        self._wire.tell("$/progress", {"token": self._token, "value": value})

@@ -18,7 +18,7 @@ import asyncio
 import inspect
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from pygls.exceptions import JsonRpcException
 from pygls.protocol import LanguageServerProtocol
 
 from lsp_server import jsonrpc
-from lsp_server.jsonrpc import RpcError, Id, Message, Notification, Request, Response
+from lsp_server.jsonrpc import Id, Message, Notification, Request, Response, RpcError
 from lsp_server.transport import Output
 
 _log = logging.getLogger(__name__)
@@ -110,6 +110,13 @@ class Protocol(LanguageServerProtocol):
     def cancel_requests(self) -> None:
         for running in list(self._running.values()):
             running.cancel()
+
+    def ask(self, method: str, params: Any) -> Awaitable[Any]:
+        """A request to the client; the params and the result are plain JSON."""
+        answer: Awaitable[Any] = self.send_request_async(
+            method, self._converter.structure(params, _params_type(method))
+        )
+        return answer
 
     def unstructure(self, value: Any) -> Any:
         """The value as JSON."""
@@ -224,16 +231,33 @@ def strict_converter() -> cattrs.Converter:
     converter = cattrs.Converter()
     for primitive in (int, str, bool):
         converter.register_structure_hook(primitive, _exactly(primitive))
-    return converters.get_converter(converter)
+    converter = converters.get_converter(converter)
+    converter.register_structure_hook(types.ProgressToken | None, _token)  # lsprotocol's own takes anything
+    converter.register_structure_hook(types.InlineCompletionTriggerKind, _trigger_kind)
+    return converter
 
 
 def _exactly(wanted: type) -> Callable[[Any, Any], Any]:
-    def check(value: Any, _: Any) -> Any:
+    def check(value: Any, target: Any) -> Any:
         if type(value) is not wanted:
             raise ValueError(f"expected {wanted.__name__}")
-        return value
+        return value if target is wanted else target(value)  # enumerations are subclasses
 
     return check
+
+
+def _trigger_kind(value: Any, _: Any) -> types.InlineCompletionTriggerKind:
+    """0 was Invoked when the feature was proposed; clients of that time send 1 for what is Automatic, and nothing here
+    depends on that."""
+    if type(value) is not int:
+        raise ValueError("expected int")
+    return types.InlineCompletionTriggerKind(value or 1)
+
+
+def _token(value: Any, _: Any) -> Any:
+    if value is not None and type(value) not in (int, str):
+        raise ValueError("expected an integer or a string")
+    return value
 
 
 def _is_request(method: str) -> bool:

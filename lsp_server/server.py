@@ -18,9 +18,11 @@ from lsp_server.completer import SupersededError
 from lsp_server.documents import Change, Position
 from lsp_server.engine_host import EngineHost
 from lsp_server.handshake import Client
-from lsp_server.jsonrpc import RpcError, Message
-from lsp_server.session import RefusedError, Selected, Session, Suggestion, Wire
+from lsp_server.jsonrpc import Message, RpcError
+from lsp_server.placement import Selected
+from lsp_server.session import Asker, RefusedError, Session, Suggestion
 from lsp_server.transport import Output
+from lsp_server.wire import Wire
 
 
 class Server(LanguageServer):
@@ -37,7 +39,7 @@ class Server(LanguageServer):
         )
         self.protocol.attach(output, lambda error: _fault(error, client))
         self.output = output
-        self.session = Session(client, host, Wire(self.protocol.notify, self.protocol.send_request_async))
+        self.session = Session(client, host, Wire(self.protocol.notify, self.protocol.ask))
         _register(self)
 
     def handle(self, message: Message) -> None:
@@ -68,7 +70,7 @@ def _register_lifecycle(server: Server) -> None:
 
     @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     def configuration(params: types.DidChangeConfigurationParams) -> None:
-        session.reconfigure(params.settings)
+        session.configuration.refresh(params.settings)
 
     @server.feature(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
     def folders(params: types.DidChangeWorkspaceFoldersParams) -> None:
@@ -100,14 +102,13 @@ def _register_completion(server: Server) -> None:
 
     @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
     def complete(params: protocol.InlineCompletionParams) -> Any:
-        return session.complete(
-            params.text_document.uri,
-            _position(params.position),
-            _selected(params.context.selected_completion_info),
-            params.context.trigger_kind == types.InlineCompletionTriggerKind.Automatic,
-            _items,
-            _streamer(server, params.partial_result_token),
+        asker = Asker(
+            automatic=params.context.trigger_kind == types.InlineCompletionTriggerKind.Automatic,
+            grew=_streamer(server, params.partial_result_token),
+            convert=_items,
         )
+        selected = _selected(params.context.selected_completion_info)
+        return session.complete(params.text_document.uri, _position(params.position), selected, asker)
 
     @server.feature(protocol.STATS)
     def stats(params: protocol.StatsParams) -> dict[str, Any]:

@@ -31,6 +31,6 @@ def repeats(suggestion: str, suffix: str, finished: bool) -> bool:
     Brackets alone do not count: two blocks may well end one after the other.
     """
     said, follows = suggestion.strip(), suffix.lstrip()
-    if not any(char.isalnum() for char in said) or not follows.startswith(said):
-        return False
-    return not finished or follows[len(said) : len(said) + 1] in ("", "\n")
+    if not finished or not follows.startswith(said):
+        return follows.startswith(said)
+    return any(char.isalnum() for char in said) and follows[len(said) : len(said) + 1] in ("", "\n")

@@ -1,8 +1,9 @@
 """The proof of losslessness, run on the engine's own code: exact tables, greedy equality, first-token frequencies."""
 
-from engine.proof.first_tokens import LAWS, PROMPTS, FirstTokens, TokenFrequency, first_tokens
+from engine.proof.frequencies import LAWS, PROMPTS, FirstTokens, TokenFrequency, first_tokens
+from engine.proof.goodness import Fit
 from engine.proof.greedy import Difference, GreedyEquality, cut_holes, greedy_equality
-from engine.proof.plot import plot
+from engine.proof.picture import plot
 from engine.proof.tables import ExactTables, RuleCheck, WorkedExample, exact_tables
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Difference",
     "ExactTables",
     "FirstTokens",
+    "Fit",
     "GreedyEquality",
     "RuleCheck",
     "TokenFrequency",

@@ -163,7 +163,10 @@ def largest_error(case: Case) -> float:
 
 @torch.inference_mode()
 def output_law(case: Case) -> Array:
-    """The law of what `verify` emits, each output completed from the target to one length: [vocab, vocab, …]."""
+    """The law of what `verify` emits, each output completed from the target to one length: [vocab, vocab, …].
+
+    An output with an unknown id has no place in it: its mass will be missing.
+    """
     law = np.zeros((case.vocab,) * (case.depth + 1))
     borders: list[float] = []
     for draft, weight in case.drafts():
@@ -171,6 +174,8 @@ def output_law(case: Case) -> Array:
         p = torch.tensor(np.stack([case.target(history) for history in histories]))
         for verdict, volume in verdicts(p, draft, borders):
             emitted = (*(draft.tokens[node] for node in verdict.path), verdict.next_token)
+            if max(emitted) >= case.vocab:
+                continue
             law[emitted] += weight * volume * (case.joint(emitted) if len(emitted) <= case.depth else 1.0)
     return law
 

@@ -156,12 +156,6 @@ def test_a_change_to_a_document_never_opened_is_nobodys() -> None:
     assert documents.get("file:///x") is None
 
 
-@pytest.mark.parametrize("eol", ["\n", "\r\n", "\r"])
-def test_a_snapshot_knows_the_line_end_of_its_document(eol: str) -> None:
-    assert Document("u", "python", 0, f"a{eol}b\n", "utf-16").snapshot(Position(0, 0)).eol == eol
-    assert Document("u", "python", 0, "a", "utf-16").eol == "\n"
-
-
 @pytest.mark.parametrize("text", ["x = call(1, 2)  # words\n" * 44_000, "é = '漢😀'  # words and words\n" * 36_000])
 def test_an_edit_of_a_megabyte_takes_milliseconds(text: str) -> None:
     """The median, so that a busy machine does not decide; re-splitting the text takes ten times as long."""

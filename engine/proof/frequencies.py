@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.config import ConfigError
 from engine.generation import encode
 from engine.loading import LoadedPair
+from engine.proof.goodness import Fit, fit
 from engine.request import CompletionRequest, Sampling
 from engine.sampling import Noise, draw, warp
 from engine.speculation import Draft, verify
@@ -26,7 +27,6 @@ PROMPTS = (
 LAWS = (Sampling("sampled", temperature=1.0), Sampling("sampled", temperature=1.0, top_p=0.9))
 
 _SHOWN, _SHOWN_DRAFT = 8, 4  # likeliest tokens of the target, and of the draft besides
-_LEAST_EXPECTED = 25  # tokens expected less often are counted together: a normal law is no model of rarer ones
 _BLOCK = 4096  # draws of one seed; a position of its noise each
 
 
@@ -49,12 +49,7 @@ class FirstTokens:
     sampling: Sampling
     draws: int
     tokens: tuple[TokenFrequency, ...]  # the likeliest of the target and of the draft, by the target's law
-    largest_deviation: float  # of a token's frequency from the target's law, in standard errors of the draw
-    chi_square: float
-    degrees: int
-    p_value: float  # of a chi-square as large, were the target's law the truth
-    total_variation: float  # observed to target
-    expected_total_variation: float  # of as many draws from the target itself
+    fit: Fit  # of what was emitted, to the target's law
     draft_total_variation: float  # draft to target: what would show without correction
     acceptance: float
     expected_acceptance: float  # the sum of min(p, q): Leviathan et al. (2023), theorem 3.5
@@ -62,8 +57,7 @@ class FirstTokens:
     @property
     def passed(self) -> bool:
         error = math.sqrt(self.expected_acceptance * (1 - self.expected_acceptance) / self.draws)
-        close = abs(self.acceptance - self.expected_acceptance) <= 5 * error + 1e-6
-        return self.largest_deviation < 5 and self.p_value > 1e-6 and close
+        return self.fit.passed and abs(self.acceptance - self.expected_acceptance) <= 5 * error + 1e-6
 
 
 def first_tokens(
@@ -89,12 +83,13 @@ def first_tokens(
 def _draw_many(p: Tensor, q: Tensor, draws: int, seed: int, report: Callable[[float], None]) -> tuple[Tensor, int]:
     """(how often each token came first [vocab] int64, how many guesses were accepted): a guess and a verdict a draw.
 
-    p, q: [vocab]. The token after an accepted guess is drawn too, from p once more, and not looked at.
+    p, q: [vocab]. The token after an accepted guess is drawn too, from p once more and with a number of the next
+    draw, and not looked at.
     """
     rows, laws = p.expand(2, -1), q[None]
     emitted, accepted = list[int](), 0
     for start in range(0, draws, _BLOCK):
-        noise = Noise(seed + start)
+        noise = Noise((seed + start) % 2**64)
         for position in range(min(_BLOCK, draws - start)):
             guess = draw(q, noise.at(position).draft)
             verdict = verify(rows, Draft.chain([guess], laws), noise, position)
@@ -115,67 +110,32 @@ def _result(
 ) -> FirstTokens:
     """p, q: [vocab] float64; counts: [vocab] int64."""
     draws = int(counts.sum())
-    frequency = counts / draws
-    deviation, chi_square, degrees = _compare(p, counts, draws)
-    shown = p.topk(min(_SHOWN, len(p))).indices
-    unlikely = q.index_fill(0, shown, 0.0)
-    shown = torch.cat([shown, unlikely.topk(min(_SHOWN_DRAFT, len(q) - len(shown))).indices])
+    tokens = (
+        TokenFrequency(
+            text=pair.tokenizer.decode([token], skip_special_tokens=False),
+            target=float(p[token]),
+            draft=float(q[token]),
+            observed=float(counts[token]) / draws,
+            standard_error=math.sqrt(float(p[token]) * (1 - float(p[token])) / draws),
+        )
+        for token in _worth_showing(p, q)
+    )
     return FirstTokens(
         prompt=request.prefix.rsplit("\n", 1)[-1],
         sampling=sampling,
         draws=draws,
-        tokens=tuple(
-            TokenFrequency(
-                text=pair.tokenizer.decode([token], skip_special_tokens=False),
-                target=float(p[token]),
-                draft=float(q[token]),
-                observed=float(frequency[token]),
-                standard_error=math.sqrt(float(p[token]) * (1 - float(p[token])) / draws),
-            )
-            for token in shown[p[shown].argsort(descending=True, stable=True)].tolist()
-            if p[token] > 0 or q[token] > 0
-        ),
-        largest_deviation=deviation,
-        chi_square=chi_square,
-        degrees=degrees,
-        p_value=chi_square_p_value(chi_square, degrees),
-        total_variation=float((frequency - p).abs().sum()) / 2,
-        expected_total_variation=_expected_total_variation(p, draws),
+        tokens=tuple(tokens),
+        fit=fit(p / p.sum(), counts),
         draft_total_variation=float((q - p).abs().sum()) / 2,
         acceptance=accepted / draws,
         expected_acceptance=float(torch.minimum(p, q).sum()),
     )
 
 
-def _compare(p: Tensor, counts: Tensor, draws: int) -> tuple[float, float, int]:
-    """(largest deviation in standard errors, Pearson's chi-square, its degrees of freedom)."""
-    if bool(counts[p == 0].any()):
-        return math.inf, math.inf, 1
-    order = p.argsort(descending=True)
-    expected, observed = (p[order] / p.sum() * draws), counts[order].double()
-    alone = int((expected >= _LEAST_EXPECTED).sum())
-    if alone and float(expected[alone:].sum()) < _LEAST_EXPECTED:
-        alone -= 1
-    expected = torch.cat([expected[:alone], expected[alone:].sum()[None]])
-    observed = torch.cat([observed[:alone], observed[alone:].sum()[None]])
-    error = (expected * (1 - expected / draws)).clamp(min=1.0).sqrt()  # below 1 only where one bin holds everything
-    deviation = (observed - expected).abs()
-    return float((deviation / error).max()), float((deviation**2 / expected).sum()), alone
-
-
-def chi_square_p_value(chi_square: float, degrees: int) -> float:
-    """The probability of a chi-square variable with `degrees` > 0 at least as large; 1 without freedom."""
-    if degrees == 0 or chi_square == math.inf:
-        return float(degrees == 0)
-    half = torch.tensor([degrees / 2, chi_square / 2], dtype=torch.float64)
-    return float(torch.special.gammaincc(half[0], half[1]))
-
-
-def _expected_total_variation(p: Tensor, draws: int) -> float:
-    """Of observed frequencies from p: half the binomials' mean absolute deviations, by De Moivre's closed form."""
-    above = (p * draws).floor() + 1  # the least count above the mean
-    count = torch.tensor(float(draws), dtype=torch.float64)
-    choose = torch.lgamma(count + 1) - torch.lgamma(above + 1) - torch.lgamma(count - above + 1)
-    log_mass = choose + above * p.log() + (count - above + 1) * torch.log1p(-p)
-    deviations = torch.where((p > 0) & (p < 1), 2 * above * log_mass.exp(), 0.0)
-    return float(deviations.sum()) / (2 * draws)
+def _worth_showing(p: Tensor, q: Tensor) -> list[int]:
+    """The likeliest tokens of the target and, of the others, those of the draft; the target's likeliest first."""
+    shown = p.topk(min(_SHOWN, len(p))).indices
+    others = q.index_fill(0, shown, 0.0)
+    shown = torch.cat([shown, others.topk(min(_SHOWN_DRAFT, len(q) - len(shown))).indices])
+    shown = shown[p[shown].argsort(descending=True, stable=True)]
+    return [token for token in shown.tolist() if p[token] > 0 or q[token] > 0]

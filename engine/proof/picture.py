@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.proof.first_tokens import FirstTokens
+from engine.proof.frequencies import FirstTokens
 
 _TARGET, _DRAFT, _OBSERVED = "#1f5fa8", "#c9cdd3", "#e8833a"
 _LONGEST_LABEL = 14
@@ -64,9 +64,9 @@ def _summary(result: FirstTokens) -> str:
     top_p = f", top-p {result.sampling.top_p:g}" if result.sampling.top_p < 1 else ""
     return (
         f"temperature {result.sampling.temperature:g}{top_p}\n"
-        f"largest deviation {result.largest_deviation:.1f} standard errors\n"
-        f"chi-square {result.chi_square:.0f} on {result.degrees} (p = {result.p_value:.2f})\n"
+        f"largest deviation {result.fit.largest_deviation:.1f} standard errors\n"
+        f"chi-square {result.fit.chi_square:.0f} on {result.fit.degrees} (p = {result.fit.p_value:.2f})\n"
         f"distance from the target's law: draft {result.draft_total_variation:.3f},\n"
-        f"emitted {result.total_variation:.4f}, as many draws from it {result.expected_total_variation:.4f}\n"
+        f"emitted {result.fit.total_variation:.4f}, as many draws from it {result.fit.expected_total_variation:.4f}\n"
         f"guesses accepted {result.acceptance:.4f}, expected {result.expected_acceptance:.4f}"
     )

@@ -1,0 +1,167 @@
+"""Proves on this machine that speculative decoding gives the target's own text: exactly on tables, token by token in
+greedy mode, and by the frequencies of many first tokens in sampled mode.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lsp_server.commands import UserError
+from lsp_server.commands.options import add_engine_options, engine_config, overrides, whole
+from lsp_server.commands.terminal import load_pair, working
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from engine.config import EngineConfig
+    from engine.loading import LoadedPair
+    from engine.proof import ExactTables, FirstTokens, GreedyEquality
+    from engine.request import Sampling
+
+SUMMARY = "prove that the output is the large model's own"
+
+_DRAWS, _HOLES = 20_000, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is measured."""
+
+    draws: int
+    holes: int
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--draws", type=whole, default=_DRAWS, metavar="N", help=f"first tokens a prompt ({_DRAWS})")
+    parser.add_argument(
+        "--holes", type=whole, default=_HOLES, metavar="N", help=f"holes for greedy equality ({_HOLES})"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the frequencies there, as .png or .svg")
+    add_engine_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = engine_config(arguments)
+    given = overrides(arguments)
+    if "dtype" not in given:
+        config = config.replace(dtype="float32")  # where equality is bitwise; others round ties by a forward's width
+    effort = _effort(arguments)
+    if arguments.plot is not None:
+        _require_drawable(arguments.plot)
+    pair = load_pair(config)
+    laws = [config.sampling] if "mode" in given and not config.sampling.greedy else None
+    print(f"Pair {pair.name}, {pair.dtype}, {pair.device}\n")
+    passed, frequencies = _prove(pair, config, effort, laws)
+    if arguments.plot is not None:
+        _draw(frequencies, arguments.plot)
+    print("Every bound holds." if passed else "A bound does not hold: see `failed` above.")
+    return 0 if passed else 1
+
+
+def _effort(arguments: argparse.Namespace) -> Effort:
+    for name in ("draws", "holes"):
+        if getattr(arguments, name) < 1:
+            raise UserError(f"--{name}: {getattr(arguments, name)} is too few; use 1 or more")
+    return Effort(arguments.draws, arguments.holes)
+
+
+def _require_drawable(path: Path) -> None:
+    """Before the work, not after it."""
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise UserError(f"--plot: {path} is no picture; give a name that ends in .png or .svg")
+    if not path.parent.is_dir() or path.is_dir():
+        raise UserError(f"--plot: {path} cannot be written; give a file in a folder that exists")
+    if find_spec("matplotlib") is None:
+        raise UserError("--plot: matplotlib is not installed; pip install 'specter-ls[plot]'")
+
+
+def _draw(results: list[FirstTokens], path: Path) -> None:
+    from engine.proof import plot
+
+    try:
+        plot(results, path)
+    except OSError as error:
+        raise UserError(f"--plot: {path} cannot be written ({error.strerror}); choose another file") from None
+    print(f"Drawn: {path}\n")
+
+
+def _prove(
+    pair: LoadedPair, config: EngineConfig, effort: Effort, laws: list[Sampling] | None
+) -> tuple[bool, list[FirstTokens]]:
+    """Prints each part as it is ready; whether all passed, and the frequencies for the picture."""
+    from engine.proof import LAWS, cut_holes, exact_tables, first_tokens, greedy_equality
+
+    seed = config.seed or 0
+    with working("exact tables") as say:
+        tables = exact_tables(seed=seed, report=_percent(say, "exact tables"))
+    _print_tables(tables)
+    with working("greedy equality") as say:
+        holes = cut_holes(count=effort.holes, seed=seed)
+        greedy = greedy_equality(pair, holes, report=_percent(say, "greedy equality"))
+    _print_greedy(greedy)
+    print(f"First tokens: {effort.draws:,} completions a prompt and law, against the target's own law")
+    frequencies: list[FirstTokens] = []
+    for law in laws or LAWS:
+        with working("first tokens") as say:
+            report = _percent(say, "first tokens")
+            results = list(first_tokens(pair, draws=effort.draws, seed=seed, sampling=law, report=report))
+        for result in results:
+            _print_first_tokens(result)
+        frequencies += results
+    print()
+    return tables.passed and greedy.passed and all(result.passed for result in frequencies), frequencies
+
+
+def _percent(say: Callable[[str], None], what: str) -> Callable[[float], None]:
+    return lambda fraction: say(f"{what} {fraction:.0%}")
+
+
+def _verdict(passed: bool) -> str:
+    return "passed" if passed else "failed"
+
+
+def _print_tables(tables: ExactTables) -> None:
+    print(f"Exact tables: the law of what is emitted, against the target's: {_verdict(tables.passed)}")
+    for check in tables.rules:
+        print(f"  {check.rule:32} {check.tables} tables, largest error {check.largest_error:.1e}")
+    example = tables.example
+    print(f"  worked example: p = {_row(example.target)}, q = {_row(example.draft)}")
+    for name in ("accepted", "corrected", "emitted", "uncorrected"):
+        note = {"emitted": "the target's law", "uncorrected": "what a draw from p itself would give"}.get(name, "")
+        print(f"    {name:12} {_row(getattr(example, name))}  {note}".rstrip())
+    print()
+
+
+def _row(numbers: tuple[float, ...]) -> str:
+    return "[" + " ".join(f"{number:.2f}" for number in numbers) + "]"
+
+
+def _print_greedy(greedy: GreedyEquality) -> None:
+    print(f"Greedy equality: speculative against plain decoding of real holes: {_verdict(greedy.passed)}")
+    print(f"  identical {greedy.equal} of {greedy.holes}, {greedy.tokens} tokens; to the model's own end: ", end="")
+    print(f"{greedy.equal_to_end} of {greedy.holes}")
+    print(f"  {greedy.drafted} guesses, {greedy.accepted} accepted, {greedy.forwards} passes of the target")
+    for difference in greedy.differences:
+        where = f"hole {difference.hole}, token {difference.position}"
+        print(f"  {where}: they part where the target's best two logits are {difference.margin:.2g} apart")
+    print()
+
+
+def _print_first_tokens(result: FirstTokens) -> None:
+    fit = result.fit
+    law = f"T {result.sampling.temperature:g}" + (
+        f", top-p {result.sampling.top_p:g}" if result.sampling.top_p < 1 else ""
+    )
+    print(f"  after `{result.prompt.strip() or 'an indent'}` at {law}: {_verdict(result.passed)}")
+    print(
+        f"    largest deviation {fit.largest_deviation:.1f} standard errors; "
+        f"chi-square {fit.chi_square:.0f} on {fit.degrees}, p = {fit.p_value:.2f}"
+    )
+    print(
+        f"    distance {fit.total_variation:.4f}, by chance alone {fit.expected_total_variation:.4f}, "
+        f"uncorrected draft {result.draft_total_variation:.4f}"
+    )
+    print(f"    accepted {result.acceptance:.4f}, expected {result.expected_acceptance:.4f}")

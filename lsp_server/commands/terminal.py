@@ -1,0 +1,41 @@
+"""What commands show on a terminal while they work; nothing of it reaches a pipe or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from rich.console import Console
+
+    from engine.config import EngineConfig
+    from engine.loading import LoadedPair
+
+
+def console() -> Console:
+    """For stdout. Colours on a terminal only; as wide as that, else 80 columns."""
+    from rich.console import Console
+
+    return Console(highlight=False, emoji=False, markup=False)
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Says on a terminal's stderr what takes so long; yields a function that says the next thing."""
+    from rich.console import Console
+
+    terminal = Console(stderr=True)
+    if not terminal.is_terminal:
+        yield lambda text: None
+        return
+    with terminal.status(what) as status:
+        yield lambda text: status.update(text)
+
+
+def load_pair(config: EngineConfig) -> LoadedPair:
+    """Loads the models, which takes seconds, as does importing torch. Raises ConfigError."""
+    with working("starting") as say:
+        from engine.loading import load
+
+        return load(config, lambda _, what: say(what))

@@ -1,0 +1,196 @@
+"""The proof itself: it passes on the engine as it is, and a broken engine does not pass it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from engine import decoder, proof
+from engine.config import ConfigError, EngineConfig
+from engine.loading import load
+from engine.proof import frequencies, tables
+from engine.proof.goodness import chi_square_p_value, fit
+from engine.request import GREEDY, Sampling
+from engine.sampling import draw
+from engine.speculation import Draft, Verdict
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return load(EngineConfig(dtype="float32", device="cpu"))
+
+
+def accept_everything(p, draft, noise, position):
+    """The verifier that makes every draft look right."""
+    path = range(len(draft)) if draft.is_chain else ()
+    return Verdict(tuple(path), draw(p[len(draft)], noise.at(position + len(draft)).target), len(draft))
+
+
+def test_exact_tables_pass_and_name_every_rule():
+    heard = []
+    result = proof.exact_tables(tables=2, report=heard.append)
+    assert result.passed
+    assert [check.rule for check in result.rules] == list(tables.RULES)
+    assert heard == sorted(heard)
+    assert heard[-1] == 1
+    assert result.largest_error == max(check.largest_error for check in result.rules)
+
+
+def test_exact_tables_catch_a_broken_verifier(monkeypatch):
+    monkeypatch.setattr(tables, "verify", accept_everything)
+    result = proof.exact_tables(tables=1)
+    assert not result.passed
+    assert result.largest_error > 0.1
+
+
+def test_verdicts_measure_probabilities_to_rounding():
+    """Thresholds that are no binary fractions, found by bisection: [1/3, 2/3) of one number, then 1/7 of another."""
+    p = torch.tensor([[1.0, 1.0, 1.0], [1.0, 6.0, 0.0]], dtype=torch.float64) / torch.tensor([[3.0], [7.0]])
+    law = {
+        (verdict.path, verdict.next_token): volume
+        for verdict, volume in tables.verdicts(p, Draft.chain([1]), borders=[])
+    }
+    expected = {((), 0): 1 / 3, ((), 2): 1 / 3, ((0,), 0): 1 / 21, ((0,), 1): 6 / 21}
+    assert law == pytest.approx(expected, abs=1e-14)
+
+
+def test_holes_are_the_same_for_the_same_seed_and_lie_in_their_files(tmp_path):
+    for name in ("a.py", "b/c.py", "b/d.txt", "site-packages/e.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(f"value_{number} = compute({number})\n" for number in range(200)))
+    holes = proof.cut_holes(tmp_path, count=30, seed=4)
+    assert holes == proof.cut_holes(tmp_path, count=30, seed=4)
+    assert holes != proof.cut_holes(tmp_path, count=30, seed=5)
+    assert {hole.path for hole in holes} == {"a.py", "b/c.py"}
+    for hole in holes:
+        text = (tmp_path / hole.path).read_text()
+        start = text.index(hole.prefix) + len(hole.prefix)
+        end = text.index(hole.suffix, start) if hole.suffix else len(text)
+        assert end > start
+        assert not text[start].isspace()
+        assert 0 <= text[start:end].count("\n") <= 2
+
+
+def test_holes_need_files(tmp_path):
+    with pytest.raises(ValueError, match="no Python file"):
+        proof.cut_holes(tmp_path)
+
+
+def test_speculative_decoding_equals_plain_decoding(pair):
+    holes = proof.cut_holes(count=2, seed=1)
+    result = proof.greedy_equality(pair, holes, max_tokens=12)
+    assert result.passed
+    assert (result.holes, result.tokens, result.differences) == (2, 24, ())
+    assert 0 < result.accepted <= result.drafted
+    assert result.forwards < result.tokens
+
+
+def test_greedy_equality_catches_a_broken_verifier(pair, monkeypatch):
+    """And says where, and that it was no tie."""
+    monkeypatch.setattr(decoder, "verify", accept_everything)
+    result = proof.greedy_equality(pair, proof.cut_holes(count=2, seed=1), max_tokens=12)
+    assert not result.passed
+    assert {difference.hole for difference in result.differences} <= {0, 1}
+    assert all(0 <= difference.position < 12 for difference in result.differences)
+    assert max(difference.margin for difference in result.differences) > 0.01
+
+
+@pytest.mark.parametrize("sampling", proof.LAWS, ids=["top-p 1", "top-p 0.9"])
+def test_first_tokens_follow_the_target(pair, sampling):
+    [result] = proof.first_tokens(pair, proof.PROMPTS[1:2], draws=3000, seed=7, sampling=sampling)
+    assert result.passed, result
+    assert result.draws == 3000
+    assert result.acceptance == pytest.approx(result.expected_acceptance, abs=0.05)
+    assert result.expected_acceptance == pytest.approx(1 - result.draft_total_variation, abs=1e-5)
+    assert result.fit.total_variation < 2 * result.fit.expected_total_variation < result.draft_total_variation
+    probabilities = [token.target for token in result.tokens]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert all(abs(token.observed - token.target) <= 5 * token.standard_error + 1e-9 for token in result.tokens)
+
+
+def test_first_tokens_catch_a_broken_verifier(pair, monkeypatch):
+    monkeypatch.setattr(frequencies, "verify", accept_everything)
+    [result] = proof.first_tokens(pair, proof.PROMPTS[:1], draws=500)
+    assert not result.passed
+    assert result.fit.largest_deviation > 5
+    assert result.acceptance == 1
+
+
+def test_a_proof_without_a_drafter_is_the_users_mistake(pair):
+    alone = replace(pair, draft=None)
+    with pytest.raises(ConfigError, match="draft"):
+        next(proof.first_tokens(alone))
+
+
+def test_fit_agrees_with_scipy():
+    p = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    counts = torch.tensor([520, 270, 210])
+    expected = stats.chisquare(counts.numpy(), p.numpy() * 1000)
+    result = fit(p, counts)
+    assert result.chi_square == pytest.approx(expected.statistic)
+    assert result.p_value == pytest.approx(expected.pvalue)
+    assert result.degrees == 2
+    assert result.largest_deviation == pytest.approx(30 / np.sqrt(1000 * 0.3 * 0.7))
+    assert result.total_variation == pytest.approx(0.03)
+    assert chi_square_p_value(700.0, 650) == pytest.approx(stats.chi2.sf(700.0, 650))
+
+
+def test_fit_counts_rare_outcomes_together():
+    """Fails when each of the thousand is compared alone: one that came once is 30 standard errors off."""
+    p = torch.cat([torch.tensor([0.9]), torch.full((1000,), 1e-4)]).double()
+    p /= p.sum()
+    counts = torch.zeros(1001, dtype=torch.int64)
+    counts[0], counts[1:101] = 900, 1
+    result = fit(p, counts)
+    assert result.degrees == 1
+    assert result.passed
+
+
+def test_fit_forgives_nothing_that_is_impossible():
+    result = fit(torch.tensor([1.0, 0.0], dtype=torch.float64), torch.tensor([999, 1]))
+    assert not result.passed
+    assert result.largest_deviation == float("inf")
+    assert fit(torch.tensor([1.0, 0.0], dtype=torch.float64), torch.tensor([1000, 0])).passed
+
+
+def test_expected_total_variation_is_that_of_real_draws():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(300, 0.1))
+    distances = [np.abs(rng.multinomial(500, p) / 500 - p).sum() / 2 for _ in range(400)]
+    counts = torch.tensor(rng.multinomial(500, p))
+    assert fit(torch.tensor(p), counts).expected_total_variation == pytest.approx(np.mean(distances), rel=0.01)
+
+
+def results():
+    token = frequencies.TokenFrequency("$x\n  ", target=0.5, draft=0.2, observed=0.51, standard_error=0.02)
+    result = frequencies.FirstTokens(
+        prompt="    return ",
+        sampling=Sampling("sampled", top_p=0.9),
+        draws=600,
+        tokens=(token, replace(token, text="long" * 9)),
+        fit=fit(torch.tensor([0.5, 0.5], dtype=torch.float64), torch.tensor([306, 294])),
+        draft_total_variation=0.3,
+        acceptance=0.7,
+        expected_acceptance=0.69,
+    )
+    return [result, replace(result, prompt="    ", sampling=GREEDY), result]
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_plot_writes_the_picture_that_the_name_asks_for(tmp_path, suffix, start):
+    path = tmp_path / f"first.{suffix}"
+    proof.plot(results(), path)
+    assert path.read_bytes().startswith(start)
+
+
+def test_plot_says_when_matplotlib_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError):
+        proof.plot(results(), tmp_path / "first.png")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,302 @@
+"""The command line without models: what is understood, and what a mistake, a fault and a closed pipe come to."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lsp_server.cli import main
+
+COMMANDS = ("serve", "complete", "demo", "prove", "doctor", "pairs", "export")
+
+
+def lines(text: str) -> list[str]:
+    return text.splitlines()
+
+
+def specter(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lsp_server", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Two lines and an empty one."""
+    path = tmp_path / "app.py"
+    path.write_bytes(b"x = 1\r\ny = x\n")
+    return path
+
+
+def test_help_lists_every_command(capsys):
+    """Failed with a command left out of COMMANDS."""
+    assert main(["--help"]) == 0
+    out, err = capsys.readouterr()
+    assert all(f"    {name} " in out for name in COMMANDS)
+    assert not err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command, capsys):
+    """Failed with a `%` in a help text."""
+    assert main([command, "--help"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(f"usage: specter {command}")
+    assert not err
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("specter 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ([], ["no command", "specter demo"]),
+        (["complte"], ["'complte'", "did you mean `specter complete`?"]),
+        (["frobnicate"], ["'frobnicate'", "use one of", "complete"]),
+        (["--pair", "x", "complete"], ["--pair", "behind the command"]),
+        (["--frob"], ["--frob", "specter --help"]),
+        (["complete"], ["required: FILE:LINE:COL", "specter complete --help"]),
+        (["complete", "a.py:1:1", "b.py:1:1"], ["'b.py:1:1'", "too many"]),
+        (["complete", "a.py:1:1", "--tempreature", "1"], ["--tempreature", "did you mean --temperature?"]),
+        (["complete", "a.py:1:1", "--tempreature=1"], ["--tempreature is", "did you mean --temperature?"]),
+        (["complete", "a.py:1:1", "--temp", "1"], ["--temp is no option"]),  # no abbreviations
+        (["complete", "a.py:1:1", "--seed"], ["--seed", "expected one argument"]),
+        (["complete", "a.py:1:1", "--seed", "one"], ["--seed", "'one' is not a whole number"]),
+        (["complete", "a.py:1:1", "--temperature", "hot"], ["--temperature", "'hot' is not a number"]),
+        (["complete", "a.py:1:1", "--temperature", "-1"], ["--temperature", "from 0 to 100"]),
+        (["complete", "a.py:1:1", "--temperature", "nan"], ["--temperature"]),
+        (["complete", "a.py:1:1", "--top-p", "2"], ["--top-p", "up to 1"]),
+        (["complete", "a.py:1:1", "--max-tokens", "0"], ["--max-tokens", "from 1 to"]),
+        (["complete", "a.py:1:1", "--draft-length", "99"], ["--draft-length", "auto"]),
+        (["complete", "a.py:1:1", "--device", "mps"], ["--device", "'mps'", "cuda", "cpu"]),
+        (["complete", "a.py:1:1", "--dtype", "int4"], ["--dtype", "float32"]),
+        (["complete", "a.py:1:1", "--mode", "beam"], ["--mode", "greedy", "sampled"]),
+        (["complete", "a.py:1:1", "--drafter", "oracle"], ["--drafter", "model"]),
+        (["serve", "--tcp", "7700"], ["--tcp", "'7700'", "127.0.0.1:7700"]),
+        (["serve", "--tcp", "localhost:http"], ["--tcp", "HOST:PORT"]),
+        (["serve", "--tcp", "127.0.0.1:70000"], ["--tcp", "HOST:PORT"]),
+        (["serve", "--tcp", "127.0.0.1:0", "--stdio"], ["--stdio and --tcp"]),
+        (["serve", "--mode", "beam"], ["--mode"]),
+        (["prove", "--draws", "0"], ["--draws", "1 or more"]),
+        (["prove", "--draws", "many"], ["--draws", "'many'"]),
+        (["prove", "--plot", "picture.bmp"], ["--plot", ".png or .svg"]),
+        (["prove", "--plot", "no/such/folder/p.png"], ["--plot", "folder that exists"]),
+        (["export"], ["required: DIR"]),
+        (["pairs", "--frob"], ["--frob is no option of `specter pairs`"]),
+    ],
+)
+def test_a_mistake_is_one_line_and_2(arguments, parts, capsys, monkeypatch, tmp_path):
+    """Failed with argparse's own `error`, which prints the usage first."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").touch()
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert len(lines(err)) == 1
+    assert err.startswith("specter: ")
+    assert [part for part in parts if part not in err] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "parts"),
+    [
+        ("{file}", ["FILE:LINE:COL"]),
+        ("{file}:1", ["FILE:LINE:COL"]),
+        ("{file}:one:1", ["FILE:LINE:COL"]),
+        ("{file}:-1:1", ["FILE:LINE:COL"]),
+        (":1:1", ["FILE:LINE:COL"]),
+        ("{file}:0:1", ["no line 0", "1 to 3"]),
+        ("{file}:4:1", ["no line 4", "1 to 3"]),
+        ("{file}:1:0", ["no column 0", "1 to 6"]),
+        ("{file}:1:7", ["line 1", "no column 7", "1 to 6"]),
+        ("{file}:3:2", ["no column 2", "1 only"]),
+        ("{folder}/none.py:1:1", ["does not exist"]),
+        ("{folder}:1:1", ["is a folder"]),
+        ("{folder}/app.py/x:1:1", ["cannot be read"]),
+        ("{folder}/binary:1:1", ["binary", "NUL"]),
+        ("{folder}/latin:1:3", ["not UTF-8", "0xe9 at offset 2"]),
+    ],
+)
+def test_a_place_that_is_none(place, parts, source, capsys):
+    """Failed without the check of the column, which then was taken from the line below."""
+    (source.parent / "binary").write_bytes(b"a\0b")
+    (source.parent / "latin").write_bytes("caé".encode("latin-1"))
+    assert main(["complete", place.format(file=source, folder=source.parent)]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert len(lines(err)) == 1
+    assert [part for part in parts if part not in err] == []
+
+
+def command_that(monkeypatch: pytest.MonkeyPatch, outcome: object) -> None:
+    """Makes `specter pairs` raise or return."""
+
+    def run(arguments: object) -> object:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr("lsp_server.commands.pairs.run", run)
+
+
+def test_our_fault_is_one_line_and_1(monkeypatch, capsys):
+    """Failed with the exception's message in the line: it may quote the user's code."""
+    command_that(monkeypatch, RuntimeError("secret code"))
+    assert main(["pairs"]) == 1
+    err = capsys.readouterr().err
+    assert len(lines(err)) == 1
+    assert "RuntimeError" in err
+    assert "SPECTER_LOG=debug" in err
+    assert "secret code" not in err
+
+
+def test_debug_shows_the_traceback(monkeypatch, capsys):
+    monkeypatch.setenv("SPECTER_LOG", "debug")
+    command_that(monkeypatch, RuntimeError("wanted"))
+    assert main(["pairs"]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "wanted" in err
+
+
+def test_an_interrupt_is_quiet(monkeypatch, capsys):
+    command_that(monkeypatch, KeyboardInterrupt())
+    assert main(["pairs"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_full_disk_is_the_users(monkeypatch, capsys):
+    command_that(monkeypatch, OSError(28, "No space left on device"))
+    assert main(["pairs"]) == 2
+    assert "no space" in capsys.readouterr().err
+
+
+def test_the_commands_exit_code_is_ours(monkeypatch):
+    command_that(monkeypatch, 1)
+    assert main(["pairs"]) == 1
+
+
+def test_a_character_the_terminal_lacks(monkeypatch):
+    """Failed without `reconfigure`: an ASCII stdout raised UnicodeEncodeError."""
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    assert main(["pairs", "--help"]) == 0
+    monkeypatch.setattr("lsp_server.commands.pairs.run", lambda _: print("naïve … 🦀") or 0)
+    assert main(["pairs"]) == 0
+    assert raw.getvalue().endswith(b"na?ve ? ?\n")
+
+
+@pytest.mark.parametrize("argument", ["pairs", "--help"])
+def test_a_closed_pipe_is_quiet(argument):
+    """Failed without `_forget_stdout`: the interpreter complained when it flushed at its end."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "lsp_server", argument]
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with os.fdopen(write, "wb") as stdout:
+        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, timeout=60, check=False, env=buffered)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_starting_imports_no_torch():
+    """Failed with `import torch` at the top of commands/options.py."""
+    script = (
+        "import sys, lsp_server.cli as cli; cli.main(['complete', 'none.py:1:1']);"
+        "from lsp_server import serve;"
+        "print([name for name in ('torch', 'transformers', 'rich', 'pygls', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert lines(done.stdout)[-1] == "[]"
+
+
+def test_absurd_numbers(source, capsys):
+    """int() of 5000 digits raises ValueError; failed without a bound on the digits."""
+    assert main(["complete", f"{source}:{'9' * 5000}:1"]) == 2
+    assert len(lines(capsys.readouterr().err)) == 1
+
+
+class TestServe:
+    """What the command hands to the server."""
+
+    @pytest.fixture
+    def calls(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
+        from lsp_server import serve
+
+        calls: list[tuple[object, ...]] = []
+        monkeypatch.setattr(serve, "serve_stdio", lambda *given: calls.append(given) or 0)
+        monkeypatch.setattr(serve, "serve_tcp", lambda *given: calls.append(given) or 0)
+        return calls
+
+    def test_stdio_is_the_default(self, calls):
+        assert main(["serve"]) == 0
+        assert main(["serve", "--stdio"]) == 0
+        assert calls == [({},), ({},)]
+
+    def test_only_given_options_override(self, calls):
+        """Failed with EngineConfig's defaults in the namespace: they would win over the editor's settings."""
+        assert main(["serve", "--device", "cpu", "--max-tokens", "9", "--draft-length", "2"]) == 0
+        assert calls == [({"device": "cpu", "max_tokens": 9, "draft_length": 2},)]
+
+    @pytest.mark.parametrize("option", ["temperature", "top-p", "top-k", "min-p"])
+    def test_a_sampling_option_implies_sampled(self, option, calls):
+        main(["serve", f"--{option}", "1"])
+        assert calls[0][0]["mode"] == "sampled"
+
+    def test_a_given_mode_stays(self, calls):
+        main(["serve", "--temperature", "1", "--mode", "greedy"])
+        main(["serve", "--seed", "1"])
+        assert calls == [({"temperature": 1.0, "mode": "greedy"},), ({"seed": 1},)]
+
+    @pytest.mark.parametrize(
+        ("text", "address"), [("127.0.0.1:0", ("127.0.0.1", 0)), ("[::1]:77", ("::1", 77)), ("::1:77", ("::1", 77))]
+    )
+    def test_tcp(self, text, address, calls):
+        assert main(["serve", "--tcp", text, "--device", "cpu"]) == 0
+        assert calls == [(*address, {"device": "cpu"})]
+
+    def test_a_server_that_cannot_start(self, monkeypatch, capsys):
+        from lsp_server import serve
+
+        def serve_tcp(*_: object) -> int:
+            raise serve.ServeError("cannot listen on 127.0.0.1:1; choose another port")
+
+        monkeypatch.setattr(serve, "serve_tcp", serve_tcp)
+        assert main(["serve", "--tcp", "127.0.0.1:1"]) == 2
+        assert capsys.readouterr().err == "specter: --tcp: cannot listen on 127.0.0.1:1; choose another port\n"
+
+
+def test_python_m_is_the_same_program():
+    done = specter("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("specter ")
+
+
+def test_every_engine_option_is_a_field():
+    """Failed with a misspelt option."""
+    from dataclasses import fields
+
+    from engine.config import EngineConfig
+    from lsp_server.commands.options import _OPTIONS
+
+    assert list(_OPTIONS) == [field.name for field in fields(EngineConfig)]
+
+
+def test_the_log_keeps_other_libraries_quiet(monkeypatch):
+    import logging
+
+    from lsp_server import log
+
+    monkeypatch.setenv("SPECTER_LOG", "debug")
+    log.set_up()
+    assert logging.getLogger("engine.decoder").isEnabledFor(logging.DEBUG)
+    assert not logging.getLogger("pygls").isEnabledFor(logging.INFO)
+    monkeypatch.setenv("SPECTER_LOG", "nonsense")
+    log.set_up()
+    assert not logging.getLogger("engine.decoder").isEnabledFor(logging.INFO)

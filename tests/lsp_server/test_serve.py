@@ -1,0 +1,130 @@
+"""The process: its exit codes, its end, its standard streams and its port."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from lsp_fakes import PipeClient
+
+from lsp_server.serve import ServeError, serve_tcp
+
+SERVER = str(Path(__file__).parent / "fake_server.py")
+Start = Callable[..., "asyncio.Future[PipeClient]"]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    running: list[asyncio.subprocess.Process] = []
+
+    async def start(*arguments: str) -> PipeClient:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = await asyncio.create_subprocess_exec(sys.executable, SERVER, *arguments, **pipes)
+        running.append(process)
+        return PipeClient(process)
+
+    yield start
+    for process in running:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def exit_code(client: PipeClient) -> int:
+    async with asyncio.timeout(15):
+        return await client.process.wait()
+
+
+async def greet(client: PipeClient, process_id: int | None = None) -> None:
+    client.send(id=0, method="initialize", params={"processId": process_id, "capabilities": {}})
+    assert "result" in await client.reply(0)
+    client.send(method="initialized", params={})
+
+
+@pytest.mark.parametrize("shutdown", [True, False])
+async def test_exit(start: Start, shutdown: bool) -> None:
+    client = await start()
+    await greet(client)
+    if shutdown:
+        client.send(id=1, method="shutdown")
+        await client.reply(1)
+    client.send(method="exit")
+    assert await exit_code(client) == (0 if shutdown else 1)
+
+
+async def test_the_end_of_stdin(start: Start) -> None:
+    client = await start()
+    await greet(client)
+    client.process.stdin.close()
+    assert await exit_code(client) == 1
+
+
+async def test_the_death_of_the_client(start: Start) -> None:
+    editor = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=subprocess.PIPE)
+    client = await start()
+    await greet(client, editor.pid)
+    client.send(id=1, method="specter/stats")
+    await client.reply(1)
+    editor.kill()
+    assert await exit_code(client) == 1
+    await editor.wait()
+
+
+async def test_a_client_of_another_container_is_served(start: Start) -> None:
+    client = await start()
+    await greet(client, 2**22 + 5)
+    client.send(id=1, method="specter/stats")
+    assert "result" in await client.reply(1)
+
+
+async def test_a_port_for_several_clients(start: Start) -> None:
+    server = await start("0")
+    line = (await server.process.stderr.readline()).decode()
+    port = int(re.fullmatch(r"specter: listening on 127\.0\.0\.1:(\d+)\n", line)[1])
+    clients = []
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        clients.append(TcpClient(reader, writer))
+    for client in clients:
+        await greet(client)
+    clients[0].send(method="exit")
+    assert await clients[0].receive_end()
+    clients[1].send(id=1, method="specter/stats")
+    assert "result" in await clients[1].reply(1)
+    other = await start(str(port))
+    assert await exit_code(other) == 1
+    said = (await other.process.stderr.read()).decode()
+    assert f"cannot listen on 127.0.0.1:{port}" in said
+    assert "another port" in said
+    assert "Traceback" not in said
+
+
+class TcpClient(PipeClient):
+    """PipeClient asks for a process with two pipes; a connection has the same two."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__(type("Connection", (), {"stdin": writer, "stdout": reader})())  # type: ignore[arg-type]
+
+    async def receive_end(self) -> bool:
+        async with asyncio.timeout(15):
+            while await self.receive() is not None:
+                pass
+        return True
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "example.org", "::", ""])
+def test_other_machines_are_refused(host: str) -> None:
+    with pytest.raises(ServeError, match=r"use 127\.0\.0\.1"):
+        serve_tcp(host, 0, {})
+
+
+def test_the_start_imports_neither_pygls_nor_torch() -> None:
+    """What keeps `initialize` fast: 0.15 s on an idle machine, of which Python and asyncio are most."""
+    late = ("pygls", "lsprotocol", "torch", "engine")
+    code = f"import sys, lsp_server.serve; print([name for name in {late} if name in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
