@@ -181,6 +181,10 @@ class Completer:
         if generation is not None:
             generation.stop(reason)
 
+    def stop_all(self, reason: Reason) -> None:
+        for uri in self._live:
+            self.stop(uri, reason)
+
     def edited(self, uri: str, edits: list[Edit]) -> None:
         """The document was changed by its user."""
         generation = self._live.get(uri)

@@ -33,6 +33,7 @@ class Configuration:
         self._host = host
         self._wire = wire
         self._changed = changed
+        self._pushed: Any = None  # the latest that the client sent unasked
         self._complained: set[Problem] = set()
         self._turn = asyncio.Lock()  # changes are applied in the order in which they came
         self._tasks: set[asyncio.Task[None]] = set()
@@ -41,20 +42,21 @@ class Configuration:
         """The client may be asked from now on."""
         if self._client.registers_configuration:
             self._spawn(self._register())
-        self.refresh(None)
+        self.refresh()
 
-    def refresh(self, pushed: Any) -> None:
+    def refresh(self, pushed: Any = None) -> None:
         """Something has changed; `pushed` is what the client sent of its settings, if anything."""
-        self._spawn(self._apply(pushed))
+        self._pushed = self._pushed if pushed is None else pushed
+        self._spawn(self._apply())
 
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         self._host.leave(self, unload=False)
 
-    async def _apply(self, pushed: Any) -> None:
+    async def _apply(self) -> None:
         async with self._turn:
-            settings, problems = parse(self._client.options, pushed, await self._pulled())
+            settings, problems = parse(self._client.options, self._pushed, await self._pulled())
             self.settings = settings
             if settings.enabled:
                 problems += await self._configure_engine(settings)

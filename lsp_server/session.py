@@ -81,6 +81,10 @@ class Session:
         gone = set(removed)
         self._folders = [folder for folder in self._folders if folder not in gone] + list(added)
 
+    def opened(self, uri: str, language_id: str, version: int, text: str) -> None:
+        self._completer.stop(uri, "closed")  # a document may be opened anew
+        self.documents.open(uri, language_id, version, text)
+
     def changed(self, uri: str, version: int, changes: Iterable[Change]) -> None:
         self._completer.edited(uri, self.documents.change(uri, version, changes))
 
@@ -103,7 +107,10 @@ class Session:
         return asker.convert(None)
 
     def restart_engine(self) -> None:
-        self._host.restart()
+        if self.configuration.engine is None:
+            self.configuration.refresh()
+        else:
+            self._host.restart()
 
     def stats(self) -> dict[str, Any]:
         """`specter/stats`."""
@@ -190,4 +197,6 @@ class Session:
     def _configured(self) -> None:
         settings = self.configuration.settings
         self._status.enabled = settings is None or settings.enabled
+        if not self._status.enabled:
+            self._completer.stop_all("closed")
         self._status.tell()

@@ -47,6 +47,8 @@ class Status:
             self._wire.tell("specter/status", status)
 
     def _host_changed(self, health: Health) -> None:
+        if health.state == "loading":
+            self._fault = ""  # of an engine that is no more
         if self._progress is not None:
             self._progress.show(health)
         self.tell()

@@ -28,7 +28,7 @@ def parse(text: str) -> Place:
 
 def snapshot(place: Place) -> Snapshot:
     """The file with its cursor. Raises UserError if there is no such text or no such place in it."""
-    document = Document(place.path.absolute().as_uri(), "", 0, _text(place.path), "utf-32")
+    document = Document(place.path.absolute().as_uri(), "", 0, _text(place.path))
     lines = len(document.lines)
     if not 1 <= place.line <= lines:
         raise UserError(f"{place.path} has no line {place.line}; its lines are {_range(lines)}")
