@@ -51,6 +51,12 @@ class LoadedPair:
     def end_tokens(self) -> frozenset[int]:
         return self.prompts.end_tokens
 
+    def forget(self) -> None:
+        """Empties both models' caches."""
+        self.target.forget()
+        if self.draft is not None:
+            self.draft.forget()
+
     def drafter(self) -> Drafter | None:
         """A fresh drafter for one completion; None decodes plainly."""
         if self.drafter_name == "lookup":

@@ -5,19 +5,18 @@ from __future__ import annotations
 import platform
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import transformers
 
+from engine.endless import without_ends
 from engine.generation import generate
 from engine.holes import Hole
 from engine.loading import LoadedPair
-from engine.model import CachedModel
 from engine.record import Completion
 from engine.request import CompletionRequest, Sampling
-from engine.runners import Runner
 
 PLAIN, SPECULATIVE = "plain", "speculative"
 
@@ -48,7 +47,7 @@ def compare(
         request = CompletionRequest(hole.prefix, hole.suffix, hole.path, sampling=sampling, max_tokens=tokens)
         runs = {}
         for name in (PLAIN, SPECULATIVE) if index % 2 == 0 else (SPECULATIVE, PLAIN):
-            forget(pair)
+            pair.forget()
             runs[name] = _last(pair, request, speculate=name == SPECULATIVE)
         measured.append(Measured(hole, runs[PLAIN], runs[SPECULATIVE]))
         each(measured[-1])
@@ -59,40 +58,6 @@ def _last(pair: LoadedPair, request: CompletionRequest, speculate: bool) -> Comp
     *_, last = generate(pair, request, pair.drafter() if speculate else None)
     assert last.completion is not None
     return last.completion
-
-
-def forget(pair: LoadedPair) -> None:
-    """Empties both models' caches."""
-    pair.target.forget()
-    if pair.draft is not None:
-        pair.draft.forget()
-
-
-def without_ends(pair: LoadedPair) -> LoadedPair:
-    """The pair with every end token banned in both models, so that completions reach their full length."""
-    ends = sorted(pair.end_tokens)
-    draft = None if pair.draft is None else CachedModel(_Banned(pair.draft.runner, ends), pair.draft.vocab)
-    return replace(pair, target=CachedModel(_Banned(pair.target.runner, ends), pair.target.vocab), draft=draft)
-
-
-class _Banned:
-    """A runner in whose logits some ids are impossible."""
-
-    def __init__(self, runner: Runner, ids: Sequence[int]) -> None:
-        self._runner = runner
-        self._ids = list(ids)
-        self.window = runner.window
-        self.takes_trees = runner.takes_trees
-
-    def forward(
-        self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None
-    ) -> torch.Tensor:
-        logits = self._runner.forward(tokens, start, tail, parents).clone()
-        logits[:, self._ids] = float("-inf")
-        return logits
-
-    def move_rows(self, sources: Sequence[int], start: int) -> None:
-        self._runner.move_rows(sources, start)
 
 
 def document(pair: LoadedPair, measured: Sequence[Measured]) -> dict[str, Any]:

@@ -136,7 +136,7 @@ def _fim(pair: LoadedPair) -> Check:
 
 
 def _self_test(pair: LoadedPair, weights_mb: float) -> Iterator[Check]:
-    from engine.bench import without_ends
+    from engine.endless import without_ends
     from engine.request import CompletionRequest
 
     request = CompletionRequest(_PROMPT, "\n", "stack.py", max_tokens=_TOKENS)
@@ -161,10 +161,9 @@ _REPORT = "please report this with the output of `SPECTER_LOG=debug specter doct
 
 def _complete(pair: LoadedPair, request: CompletionRequest, *, speculate: bool) -> Completion:
     """From a cold cache, so that the time to the first token has the whole prompt in it."""
-    from engine.bench import forget
     from engine.generation import generate
 
-    forget(pair)
+    pair.forget()
     *_, last = generate(pair, request, pair.drafter() if speculate else None)
     assert last.completion is not None
     return last.completion
