@@ -36,6 +36,7 @@ class _Job:
     request: CompletionRequest
     loop: asyncio.AbstractEventLoop
     chunks: asyncio.Queue[Chunk | Exception] = field(default_factory=asyncio.Queue)
+    live: bool = False  # from its first step on the worker until nothing more is computed for it
     cancelled_at: float | None = None  # time.perf_counter(); set by the loop, read by the worker after each step
 
     def cancel(self) -> None:
@@ -142,8 +143,11 @@ class CompletionEngine:
         return encode(self._pair, request)
 
     def usage(self) -> dict[str, Any]:
-        """`liveGenerations`, `tokensAfterCancel`, and `cancelToIdleMs` {p50, p99, max} of the latest cancels."""
-        return {"liveGenerations": len(self._open_jobs)} | self._cancels.to_json()
+        """`liveGenerations` (being computed), `waitingRequests`, `tokensAfterCancel`, and `cancelToIdleMs` {p50, p99,
+        max} of the latest cancels."""
+        jobs = list(self._open_jobs)
+        waiting = sum(not job.live and job.cancelled_at is None for job in jobs)
+        return {"liveGenerations": sum(job.live for job in jobs), "waitingRequests": waiting} | self._cancels.to_json()
 
     def close(self) -> None:
         """Ends the worker after the step it is in, fails the open streams and frees the models. Idempotent."""
@@ -162,10 +166,11 @@ class CompletionEngine:
             work()
 
     def _complete(self, job: _Job) -> None:
-        """On the worker: one job to its end or cancel. It counts as live until nothing more is computed for it."""
+        """On the worker: one job to its end or cancel."""
         last: Chunk | Exception | None = None
         try:
             if job.cancelled_at is None and self._pair is not None:
+                job.live = True
                 last = self._decode(job, self._pair)
         except Exception as error:
             log.warning("a completion failed (%s)", type(error).__name__)  # its message might quote the text

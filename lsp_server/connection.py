@@ -7,8 +7,8 @@ after the client has its answer.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from lsp_server import handshake, jsonrpc
@@ -16,7 +16,7 @@ from lsp_server.handshake import Client
 from lsp_server.jsonrpc import Message, Notification, Request, RpcError
 from lsp_server.transport import FrameDecoder, FrameError, Output
 
-_log = logging.getLogger(__name__)
+_GRACE_S = 1.0  # for requests that do not heed their cancel: the process must end all the same
 
 
 class Session(Protocol):
@@ -67,7 +67,9 @@ class Connection:
         """Stop what is running for the client, let the replies leave."""
         if self._session is not None:
             self._session.cancel_requests()
-            await self._session.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE_S):
+                    await self._session.close()
         await self._out.close()
 
     @property

@@ -124,7 +124,12 @@ class EngineHost:
     def usage(self) -> Mapping[str, Any]:
         if self._engine is not None:
             return self._engine.usage()
-        return {"liveGenerations": 0, "tokensAfterCancel": 0, "cancelToIdleMs": {"p50": 0.0, "p99": 0.0, "max": 0.0}}
+        return {
+            "liveGenerations": 0,
+            "waitingRequests": 0,
+            "tokensAfterCancel": 0,
+            "cancelToIdleMs": {"p50": 0.0, "p99": 0.0, "max": 0.0},
+        }
 
     def release(self) -> None:
         """Free the models. Blocks until the step in progress is over."""

@@ -27,7 +27,7 @@ class Feedback:
         self._on_screen: str | None = None
 
     def offered(self, suggestion: str, language: str, drafter: str) -> None:
-        self._offers[suggestion] = _Offer(language, drafter)
+        self._offers.setdefault(suggestion, _Offer(language, drafter))
         if len(self._offers) > _REMEMBERED:
             self._offers.popitem(last=False)
 

@@ -1,14 +1,14 @@
 """pygls' protocol object with its gaps closed: exactly one reply to a request, whatever was wrong with it.
 
-Beside server.py the only file that knows pygls. The gaps of pygls 2.1, each closed in one method:
+Beside server.py the only file that knows pygls. The gaps of pygls 2.1, each closed in one place:
 
 - A request with params of a wrong type got no reply, only a pop-up (`_params`).
-- `int("3")` and `str(5)` passed as numbers and texts (`strict_converter`).
-- An unexpected error sent its traceback, with paths and code, to the client (`_finish`).
+- `int("3")` and `str(5)` passed as numbers and texts, a trigger kind of 0 as nothing (`strict_converter`).
+- An unexpected error sent its traceback, with paths and code, to the client (`_fail`).
 - A response of the client with the id of one of its own running requests resolved that request (`_running`).
 - A handler started a loop turn after its message, when the next message might have changed the document already
-  (`_start`: the handler itself runs at once, what it returns may be awaited).
-- Bodies of messages, users' code, were logged (`_send_data`, and the log level of pygls).
+  (`_serve`: the handler itself runs at once, what it returns may be awaited).
+- Bodies of messages, users' code, were logged (`_write`, and the log level of pygls).
 - Its own document mirror splits lines where LSP does not (`_register_builtin_features`: not used).
 """
 
@@ -33,7 +33,7 @@ from lsp_server.jsonrpc import Id, Message, Notification, Request, Response, Rpc
 from lsp_server.transport import Output
 
 _log = logging.getLogger(__name__)
-logging.getLogger("pygls").setLevel(logging.CRITICAL)
+logging.getLogger("pygls").setLevel(logging.CRITICAL)  # it logs what clients send
 
 
 @attrs.define
@@ -101,7 +101,7 @@ class Protocol(LanguageServerProtocol):
         if isinstance(message, Response):
             self._resolve(message)
         elif isinstance(message, Request):
-            self._handle_one(message)
+            self._serve(message)
         elif message.method == types.CANCEL_REQUEST:
             self._cancel(message.params)
         else:
@@ -131,7 +131,7 @@ class Protocol(LanguageServerProtocol):
     def _register_builtin_features(self) -> None:
         """None: the lifecycle is connection.py's, the documents are documents.py's."""
 
-    def _handle_one(self, request: Request) -> None:
+    def _serve(self, request: Request) -> None:
         try:
             if request.id in self._running:
                 raise RpcError(jsonrpc.INVALID_REQUEST, "a request with this id is running")

@@ -164,14 +164,15 @@ class Session:
         assert config is not None
         id_, language = uuid.uuid4().hex, document.language_id
 
-        def suggestion(text: str) -> Suggestion:
+        drafter = self._host.description().get("drafter", "")
+
+        def offer(text: str) -> Suggestion:
+            self.feedback.offered(id_, language, drafter)  # a text that still grows can be accepted, too
             return Suggestion(id_, text, where.start, where.end)
 
         def ended(outcome: Outcome) -> Any:
             self._status.record(outcome)
-            if outcome.text:
-                self.feedback.offered(id_, language, outcome.completion.drafter if outcome.completion else "")
-            return asker.convert(suggestion(outcome.text) if outcome.text else None)
+            return asker.convert(offer(outcome.text) if outcome.text else None)
 
         job = Job(
             uri=document.uri,
@@ -180,7 +181,7 @@ class Session:
             selected=where.selected,
             delay_s=settings.debounce_ms / 1000 if asker.automatic else 0.0,
         )
-        listener = Listener(lambda text: asker.grew(suggestion(text)), ended)
+        listener = Listener(lambda text: asker.grew(offer(text)), ended)
         task = self._completer.start(job, self._host.stream, listener)
         task.add_done_callback(lambda _: self._tell_busy())
         self._tell_busy()
