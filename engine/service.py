@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -117,7 +117,7 @@ class CompletionEngine:
             raise EngineError(_CLOSED)
         self._pair = pair
 
-    async def stream(self, request: CompletionRequest) -> AsyncIterator[Chunk]:
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """The completion's text as it becomes certain; the last chunk carries its measurements. Raises EngineError."""
         if self._pair is None or self._closed:
             raise EngineError("the engine is not loaded")

@@ -108,7 +108,7 @@ class EngineHost:
         if self._engine is None or self._parts is None or self.health.state != "ready":
             raise BackendError("the engine is not ready")
         try:
-            async with aclosing(self._engine.stream(request)) as chunks:  # type: ignore[type-var]
+            async with aclosing(self._engine.stream(request)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except self._parts.fault as fault:

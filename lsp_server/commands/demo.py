@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
 SUMMARY = "watch it complete, and compare plain with speculative decoding"
 
 _GIVEN, _GUESSED, _OWN = "dim", "bold green", "bold yellow"
-_ROUNDS, _BUDGET_S = 5, 2.0  # a hole; a slow or busy machine measures fewer rounds, but always one
+_ROUNDS, _LEAST_ROUNDS, _BUDGET_S = 5, 3, 2.0  # a hole; a slow or busy machine measures fewer rounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,9 @@ def _compare(pair: LoadedPair, requests: list[CompletionRequest]) -> list[Measur
             say(f"measuring {request.path}")
             _complete(pair, request, speculate=True)
             started = time.perf_counter()
-            while len(results.plain) < _ROUNDS and (not results.plain or time.perf_counter() - started < _BUDGET_S):
+            while (done := len(results.plain)) < _ROUNDS:
+                if done >= _LEAST_ROUNDS and time.perf_counter() - started > _BUDGET_S:
+                    break
                 results.plain.append(_complete(pair, request, speculate=False))
                 results.speculative.append(_complete(pair, request, speculate=True))
     return measured
@@ -164,8 +166,8 @@ def _table(out: Console, measured: list[Measured]) -> None:
         table.add_row(
             results.path,
             str(results.speculative[0].tokens),
-            f"{plain:.0f}",
-            f"{speculative:.0f}",
+            f"{plain:.3g}",
+            f"{speculative:.3g}",
             f"{speculative / plain:.2f}",
             f"{results.accepted_per_pass:.2f}",
             "yes" if results.identical else "no",
@@ -185,7 +187,7 @@ def _verdict(out: Console, measured: list[Measured], config: EngineConfig) -> No
     first = [results.speculative[0] for results in measured]
     accepted = sum(run.accepted for run in first) / sum(run.target_forwards for run in first)
     out.print(
-        f"Together: plain {plain:.0f}, speculative {speculative:.0f} tokens/s, ratio {speculative / plain:.2f}; "
+        f"Together: plain {plain:.3g}, speculative {speculative:.3g} tokens/s, ratio {speculative / plain:.2f}; "
         f"{accepted:.2f} guesses accepted per pass of the large model.",
         style="bold",
     )

@@ -67,7 +67,10 @@ class EditorClient(LanguageClient):
         """The first true value of the condition."""
         try:
             async with asyncio.timeout(within_s):
-                while not (value := condition()):  # noqa: ASYNC110 - conditions are about plain values
+                while not (value := condition()):
+                    assert self._server is None or self._server.returncode is None, (
+                        f"the server has ended with {self._server.returncode}, no {what}"
+                    )
                     await asyncio.sleep(0.005)
         except TimeoutError:
             raise AssertionError(f"no {what} within {within_s} s") from None

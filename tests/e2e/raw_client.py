@@ -28,6 +28,7 @@ class RawClient:
         self.stderr = bytearray()
         self._ids = itertools.count(1)
         self._news = threading.Condition()
+        self._ended = False  # nothing more will come
         self._sending = threading.Lock()
         self._threads = [
             threading.Thread(target=self._read, daemon=True),
@@ -60,8 +61,11 @@ class RawClient:
     def wait(self, condition: Callable[[list[Frame]], Any], what: str, timeout: float = REPLY_S) -> Any:
         """The first true value of `condition(frames)`."""
         with self._news:
-            found = self._news.wait_for(lambda: condition(self.frames), timeout)
-        assert found, f"no {what} within {timeout} s; stderr: {bytes(self.stderr[-500:])!r}"
+            self._news.wait_for(lambda: condition(self.frames) or self._ended, timeout)
+            found = condition(self.frames)
+        assert found, (
+            f"no {what} within {timeout} s; exit code: {self.process.poll()}; stderr: {bytes(self.stderr[-500:])!r}"
+        )
         return found
 
     def reply(self, id: Any, timeout: float = REPLY_S) -> Frame:  # noqa: A002
@@ -147,6 +151,14 @@ class RawClient:
     # --- threads ----------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
+        try:
+            self._receive()
+        finally:
+            with self._news:
+                self._ended = True
+                self._news.notify_all()
+
+    def _receive(self) -> None:
         for body in self._bodies():
             message = json.loads(body)
             with self._news:

@@ -41,6 +41,7 @@ VSCODE: list[tuple[str, str, tuple[int, int] | None, str, str | None]] = [
     ("more lines", "if a:|\nx", (0, 0), "\n    b\n    c", "if a:\n    b\n    c|\nx"),
     ("column 0", "def f():\n|\nx", (0, 0), "    pass", "def f():\n    pass|\nx"),
     ("indentation does not count", "def f():\n  |", (2, 0), "    pass", "def f():\n    pass|"),
+    ("indentation may become another", "    |", (4, 0), "\tpass", "\tpass|"),
     ("astral characters", 's = "😀" + |', (0, 0), '"漢"', 's = "😀" + "漢"|'),
     ("half of a pair in common", "😀|", (1, 0), "😁", HIDDEN),
     ("line ends become the document's", "a\r\n|\r\nb", (0, 0), "x\ny", "a\r\nx\r\ny|\r\nb"),

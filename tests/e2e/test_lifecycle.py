@@ -48,7 +48,7 @@ def endless() -> dict[str, object]:
 
 
 def test_initialize_is_answered_at_once(fresh, warm_files, record_property):
-    """Seen to fail with an import of torch before the answer."""
+    """Seen to fail with imports of three seconds before the answer."""
     reply = fresh.initialize()
     seconds = time.perf_counter() - fresh.started
     record_property("initialize_s", seconds)
@@ -112,7 +112,7 @@ def test_shutdown_then_exit_is_0(fresh):
 
 
 def test_exit_without_shutdown_is_1(fresh):
-    """Seen to fail with pygls' own exit."""
+    """pygls exits with 0. Seen to fail with that."""
     fresh.initialize()
     fresh.notify("exit")
     assert fresh.wait_exit(5.0) == 1

@@ -99,7 +99,7 @@ BAD_PARAMS: list[tuple[str, str, Any]] = [
     ("method", "params"), [row[1:] for row in BAD_PARAMS], ids=[f"{row[1]}: {row[0]}" for row in BAD_PARAMS]
 )
 def test_a_request_with_bad_params_is_refused(raw, method, params):
-    """pygls answers these with a pop-up and no reply. Seen to fail with pygls' own handling."""
+    """pygls answers these with a pop-up and no reply. Seen to fail with silence for invalid params."""
     id_ = raw.request(method, params)
     reply = raw.reply(id_)
     assert reply["error"]["code"] == INVALID_PARAMS
@@ -116,7 +116,7 @@ def test_a_request_with_bad_params_is_refused(raw, method, params):
     GOOD | {"workDoneToken": 5, "partialResultToken": 6},
 ])  # fmt: skip
 def test_odd_params_that_can_be_served(server, params):
-    """F38. Seen to fail with pygls' own handling of triggerKind 0."""
+    """F38. Seen to fail without the hook for triggerKind, where 0 has no reply in pygls."""
     id_ = server.request(COMPLETE, params)
     assert "items" in server.reply(id_)["result"]
     server.fence()
@@ -167,7 +167,7 @@ BAD_NOTIFICATIONS: list[tuple[str, Any]] = [
 
 
 def test_notifications_are_never_answered(server):
-    """Nor shown to the user as an error. Seen to fail with pygls' own handling of didChange for unknown documents."""
+    """Nor shown to the user as an error, as in pygls. Seen to fail with a pop-up for what is refused."""
     replies = sum(map(is_reply, server.frames))
     messages = len(server.notifications("window/showMessage"))
     for method, params in BAD_NOTIFICATIONS:
@@ -257,7 +257,7 @@ def test_a_running_id_used_again_is_refused(server):
 
 
 def test_replies_to_nothing_are_ignored(server):
-    """Also with the id of a running request of the client. Seen to fail with pygls, where it ended the request."""
+    """Also with the id of a running request of the client. Seen to fail with responses that end it, as in pygls."""
     server.open("file:///w/reply.py", "")
     id_ = server.request(COMPLETE, completion_params("file:///w/reply.py"))
     for reply in (
@@ -287,7 +287,7 @@ HEADERS: list[tuple[str, bytes]] = [
 
 @pytest.mark.parametrize("header", [row[1] for row in HEADERS], ids=[row[0] for row in HEADERS])
 def test_headers_that_can_be_understood(server, header):
-    """Seen to fail with pygls' own pattern."""
+    """Seen to fail with pygls' pattern: one case, one blank, one header."""
     id_ = f"header-{header!r}"
     body = json.dumps({"jsonrpc": "2.0", "id": id_, "method": "specter/stats", "params": {}}).encode()
     server.send_bytes(header % len(body) + body)
@@ -437,8 +437,8 @@ def owed(body: bytes) -> tuple[str, Any]:
 
 
 def test_fuzz(server, record_property):
-    """Mutated messages with a fixed seed; SPECTER_FUZZ=5000 for a long run. Seen to fail with a converter that raises
-    what is not caught, and with a pop-up instead of a reply."""
+    """Mutated messages with a fixed seed; SPECTER_FUZZ=5000 for a long run. Seen to fail with errors of the
+    converter that nobody catches."""
     chance = random.Random(7)
     expected: list[str] = []
     errors = 0

@@ -59,13 +59,14 @@ def test_greedy_output_is_the_targets_own(name: str, prompt: list[int]) -> None:
     outside the vocabulary given to `verify` as 0; a drafter's exception let through.
     """
     answers = TableRunner().greedy(prompt, 40)
-    for draft_length in range(9) if len(prompt) > 1 else (0, 3, 8):
-        for limit in range(1, 21):
+    short = len(prompt) == 1 or name in FAULTY
+    for draft_length in (0, 3, 8) if short else range(9):
+        for limit in (1, 2, 20) if short else range(1, 21):
             steps = decode(
                 TableRunner(), adversary(name, answers, VOCABULARY, NOT_A_TOKEN), draft_length, limit, prompt=prompt
             )
             assert tokens_of(steps) == answers[:limit]
-        for end in answers[:20]:
+        for end in answers[: 20 if draft_length in (0, 2, 3, 8) else 2]:
             steps = decode(TableRunner(), adversary(name, answers, VOCABULARY, end), draft_length, 20, end, prompt)
             assert tokens_of(steps) == until(end, answers[:20])
 
@@ -120,10 +121,10 @@ def test_equals_transformers_generate(name: str, architecture: str) -> None:
     """Seen to fail: a cache that is not rewound; a tree's rows left where they were."""
     for prompt in ((7,), tuple(range(20, 20 + LAST))):
         answers = generated_by_transformers(architecture, prompt)
-        for draft_length in (0, 1, 4, 8):
+        for draft_length in (0, 3, 8):
             model = CachedModel(TransformersRunner(tiny_model(architecture)), 48)
             drafter = drafter_of(name, architecture, answers)
-            for end, limit in [(NOT_A_TOKEN, 20), (answers[6], 20), (NOT_A_TOKEN, 7)]:
+            for end, limit in [(NOT_A_TOKEN, 20), (answers[6], 19)]:
                 decoder = SpeculativeDecoder(model, drafter, GREEDY, Noise(0), frozenset({end}), draft_length)
                 assert tokens_of(list(decoder.decode(prompt, limit))) == until(end, answers[:limit])
 

@@ -39,7 +39,7 @@ def assert_close(ours: Tensor, fresh: Tensor) -> None:
     assert (ours - fresh).abs().max() < TOLERANCE
 
 
-class Interrupted(Exception):
+class InterruptedForwardError(Exception):
     """What a fault in the middle of a forward raises."""
 
 
@@ -53,7 +53,7 @@ def break_next_forward(runner: Runner) -> None:
             if next(layers) == 0:
                 return attend(*arguments)
             del runner._attend
-            raise Interrupted
+            raise InterruptedForwardError
 
         runner._attend = failing
     else:
@@ -62,7 +62,7 @@ def break_next_forward(runner: Runner) -> None:
 
         def failing(*arguments, **options):
             del second.update
-            raise Interrupted
+            raise InterruptedForwardError
 
         second.update = failing
 
@@ -144,7 +144,7 @@ class Editing(RuleBasedStateMachine):
         if len(self.text) + len(guesses) > WINDOW or not self.called:
             return
         break_next_forward(self.model.runner)
-        with pytest.raises(Interrupted):
+        with pytest.raises(InterruptedForwardError):
             self.model.logits(self.text, guesses=Draft.chain(guesses))
 
     @invariant()

@@ -107,9 +107,10 @@ def test_ties_at_a_cut_keep_the_lower_ids():
     assert warp(tied, GREEDY)[0].tolist() == [0, 1, 0, 0, 0]
 
 
-def test_the_nucleus_is_never_empty():
+@pytest.mark.parametrize("top_p", [0.0, 1e-9])
+def test_the_nucleus_is_never_empty(top_p):
     """Fails without the clamp to one token."""
-    assert warp(torch.tensor([[0.0, 9.0, 1.0]]), Sampling("sampled", top_p=1e-9))[0].tolist() == [0, 1, 0]
+    assert warp(torch.tensor([[0.0, 9.0, 1.0]]), Sampling("sampled", top_p=top_p))[0].tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("sampling", [*GRID[::7], GREEDY], ids=str)
@@ -129,9 +130,13 @@ def test_every_way_to_say_greedy_is_the_same_law():
     assert all(warp(row, way)[0].tolist() == [0, 1, 0, 0] for way in ways)
 
 
-def test_a_temperature_just_above_greedy_overflows_nothing():
-    law = warp(torch.tensor([[1e4, -1e4, 9.9e3]]), Sampling("sampled", temperature=1e-5))
-    assert law[0].tolist() == [1, 0, 0]
+def test_large_logits_and_small_temperatures_keep_their_precision():
+    """Fails when logits are divided before the highest is taken off: NaN, and a ratio that is wrong by 0.1 %."""
+    coldest = Sampling("sampled", temperature=1e-5)
+    assert warp(torch.tensor([[3e38, -3e38, 2e38]]), coldest)[0].tolist() == [1, 0, 0]
+    step = 2.0**-10  # between neighbours in float32 at 10,000
+    law = warp(torch.tensor([[1e4, 1e4 - step]]), Sampling("sampled", temperature=0.7))[0].double()
+    assert float(law[1] / law[0]) == pytest.approx(math.exp(-step / 0.7), abs=1e-6)
 
 
 @pytest.mark.parametrize("bad", [[0.0, math.nan], [0.0, INF], [-INF, -INF], [math.nan, math.nan]])
@@ -158,6 +163,13 @@ def test_draw_is_the_exact_inverse_transform(weights, number):
 def test_draw_never_selects_weight_zero(weights, uniform):
     """Fails with `right=False` at 0, and without the last line of `draw`, where 5e-324 · ½ rounds up to the total."""
     assert weights[draw(torch.tensor(weights, dtype=torch.float64), uniform)] > 0
+
+
+def test_rare_tokens_are_not_rounded_away():
+    """Fails with a float32 sum, in which 1 + 2⁻²⁶ is 1: the whole tail would never be drawn."""
+    weights = torch.tensor([1.0, *[2.0**-26] * 1024])
+    total = 1 + 1024 * 2.0**-26
+    assert draw(weights, (1 + 10.5 * 2.0**-26) / total) == 11
 
 
 def test_draws_follow_the_weights():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ class TableRunner:
     def __init__(self, vocab: int = VOCABULARY, window: int = 4096, seed: int = 0, rows: int = 0) -> None:
         self.window = window
         self.takes_trees = True
-        self.table = torch.randn(_STATES, rows or vocab, generator=torch.Generator().manual_seed(seed))
+        self.table = _random_table(rows or vocab, seed).clone()
         self.calls: list[tuple[int, int]] = []  # (width, start) of each forward
         self.fault: Exception | None = None  # raised once, half way through the next forward
         self._past: list[int] = []
@@ -67,6 +68,11 @@ class TableRunner:
         for _ in range(count):
             tokens.append(int(self.law(tokens)[:vocab].argmax()))
         return tokens[len(prompt) :]
+
+
+@cache
+def _random_table(rows: int, seed: int) -> Tensor:
+    return torch.randn(_STATES, rows, generator=torch.Generator().manual_seed(seed))
 
 
 def _follow(state: int, token: int) -> int:

@@ -114,8 +114,12 @@ def completion(text: str) -> Completion:
     )
 
 
+def fake_parts() -> Parts:
+    return Parts(FakeEngine, FakeEngineError, EngineConfig, ConfigError)  # type: ignore[arg-type]
+
+
 def fake_host(overrides: dict[str, object] | None = None) -> EngineHost:
-    return EngineHost(overrides, lambda: Parts(FakeEngine, FakeEngineError, EngineConfig, ConfigError))  # type: ignore
+    return EngineHost(overrides, fake_parts)
 
 
 class Output:
@@ -142,11 +146,14 @@ class Client:
         self.output = Output(self._arrived)
         self.connection.attach(self.output)
         self.messages: list[dict[str, Any]] = []
+        self._replies: dict[Any, list[dict[str, Any]]] = {}
         self.settings: Any = None  # for workspace/configuration
         self._change = asyncio.Event()
 
     def _arrived(self, message: dict[str, Any]) -> None:
         self.messages.append(message)
+        if "method" not in message:
+            self._replies.setdefault(message["id"], []).append(message)
         self._change.set()
         if "id" in message and "method" in message:
             answer = [self.settings] if message["method"] == "workspace/configuration" else None
@@ -169,7 +176,7 @@ class Client:
         return await self.reply(id_)
 
     def replies(self, id_: Any) -> list[dict[str, Any]]:
-        return [m for m in self.messages if "method" not in m and m.get("id") == id_]
+        return self._replies.get(id_, [])
 
     async def reply(self, id_: Any) -> dict[str, Any]:
         await self.until(lambda: self.replies(id_))

@@ -12,7 +12,7 @@ import pytest
 
 from lsp_server.cli import main
 
-COMMANDS = ("serve", "complete", "demo", "prove", "doctor", "pairs", "export")
+COMMANDS = ("serve", "complete", "demo", "bench", "prove", "doctor", "pairs", "export")
 
 
 def lines(text: str) -> list[str]:
@@ -88,6 +88,8 @@ def test_version(capsys):
         (["prove", "--draws", "many"], ["--draws", "'many'"]),
         (["prove", "--plot", "picture.bmp"], ["--plot", ".png or .svg"]),
         (["prove", "--plot", "no/such/folder/p.png"], ["--plot", "folder that exists"]),
+        (["bench", "--holes", "0"], ["--holes", "1 or more"]),
+        (["bench", "--corpus", "."], ["--corpus", "0 holes"]),
         (["export"], ["required: DIR"]),
         (["pairs", "--frob"], ["--frob is no option of `specter pairs`"]),
     ],
@@ -289,14 +291,16 @@ def test_every_engine_option_is_a_field():
 
 
 def test_the_log_keeps_other_libraries_quiet(monkeypatch):
+    """Failed with the level set on the root logger: pygls logs whole messages, with the user's code in them."""
     import logging
 
     from lsp_server import log
 
-    monkeypatch.setenv("SPECTER_LOG", "debug")
-    log.set_up()
-    assert logging.getLogger("engine.decoder").isEnabledFor(logging.DEBUG)
-    assert not logging.getLogger("pygls").isEnabledFor(logging.INFO)
-    monkeypatch.setenv("SPECTER_LOG", "nonsense")
-    log.set_up()
-    assert not logging.getLogger("engine.decoder").isEnabledFor(logging.INFO)
+    monkeypatch.setattr(logging.root, "handlers", [])
+    monkeypatch.setattr(logging.root, "level", logging.WARNING)
+    for name, expected in (("debug", True), ("DEBUG", True), ("nonsense", False), ("", False)):
+        monkeypatch.setenv("SPECTER_LOG", name)
+        log.set_up()
+        assert logging.getLogger("engine.decoder").isEnabledFor(logging.DEBUG) is expected
+        assert logging.getLogger("engine.decoder").isEnabledFor(logging.WARNING)
+        assert not logging.getLogger("pygls").isEnabledFor(logging.INFO)

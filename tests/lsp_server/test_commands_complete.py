@@ -222,7 +222,7 @@ class TestPlace:
         ],
     )
     def test_the_cursor_splits_the_text(self, line, column, prefix, suffix, tmp_path):
-        """Failed with str.splitlines and with UTF-16 columns."""
+        """Failed with `Document.locate` in between, which counts UTF-16 units."""
         (tmp_path / "a.py").write_bytes("aé\r\n\f𝒳b\rc\n".encode())
         snapshot = place.snapshot(place.Place(tmp_path / "a.py", line, column))
         assert (snapshot.prefix, snapshot.suffix) == (prefix, suffix)

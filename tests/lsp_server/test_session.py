@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from lsp_fakes import Client, FakeEngine, fake_host
+from lsp_fakes import Client, FakeEngine, fake_host, fake_parts
 
 from engine.config import ConfigError
+from lsp_server.engine_host import EngineHost, Parts
 
 URI = "file:///w/a.py"
 
@@ -89,6 +90,35 @@ async def test_disabled_means_no_engine_at_all() -> None:
     await client.until(lambda: states(client)[-1] == "off" and FakeEngine.made[0].closed)
     assert await complete(client, 3) == []
     assert len(FakeEngine.made[0].requests) == 1
+
+
+async def test_disabling_ends_what_runs_and_leaves_no_error_behind(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeEngine, "pause", staticmethod(asyncio.Event().wait))
+    client.open(URI, "")
+    client.request(1, URI, 0, 0)
+    await client.settle()
+    client.notify("workspace/didChangeConfiguration", settings={"specter": {"enabled": False}})
+    assert (await client.reply(1))["result"] == {"items": []}
+    client.notify("workspace/didChangeConfiguration", settings={"specter": {"enabled": True}})
+    await client.until(lambda: len(FakeEngine.made) == 2 and states(client)[-1] == "ready")
+
+
+async def test_an_engine_that_cannot_be_imported_is_a_status_and_may_be_tried_again() -> None:
+    broken = True
+
+    def parts() -> Parts:
+        if broken:
+            raise ImportError("No module named 'torch'")
+        return fake_parts()
+
+    client = await Client(EngineHost({}, parts)).greet()
+    await client.until(lambda: states(client)[-1:] == ["error"])
+    assert "No module named 'torch'" in client.of("specter/status")[-1]["message"]
+    broken = False
+    await client.ask(1, "workspace/executeCommand", {"command": "specter.restartEngine"})
+    await client.until(lambda: states(client)[-1] == "ready")
 
 
 async def test_only_other_models_are_loaded_anew(client: Client) -> None:

@@ -74,6 +74,15 @@ def test_a_body_too_long_is_skipped_and_not_kept() -> None:
     assert list(decoder.feed(frame(b"next"))) == [b"next"]
 
 
+def test_a_header_without_end_is_not_kept() -> None:
+    """Seen to fail without the cut of the buffer."""
+    decoder = FrameDecoder()
+    for _ in range(1000):
+        assert list(decoder.feed(b"x" * 1000)) == []
+    assert len(decoder._buffer) < 20_000
+    assert list(decoder.feed(frame(b"next"))) == [b"next"]
+
+
 async def test_a_client_that_does_not_read_blocks_nothing() -> None:
     """Seen to fail (it hangs) with a write on the event loop."""
     reading, writing = os.pipe()
