@@ -3,13 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean wheel
+.PHONY: demo test test-editors bench lint wheel clean
 
 demo: $(VENV)/.installed ## the main job on the embedded pair, for a newcomer
 	$(BIN)/specter demo
 
 test: lint ## everything CI needs
 	OMP_NUM_THREADS=1 $(BIN)/pytest
+
+test-editors: $(VENV)/.installed ## real Neovim and real VS Code; installs both into .cache
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m editors tests/editors
+
+bench: $(VENV)/.installed ## plain against speculative decoding, side by side
+	$(BIN)/specter bench
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -35,14 +35,11 @@ class CachedModel:
 
     def shared_prefix(self, tokens: Sequence[int]) -> int:
         """How many leading tokens are cached already, guesses of the last call that came true included."""
-        shared = 0
-        for ours, theirs in zip(self.cached, tokens, strict=False):
-            if ours != theirs:
-                return shared
-            shared += 1
-        if shared == len(self.cached):
-            shared += self._commit_guesses(tokens[shared:])
-        return shared
+        known = len(self.cached)
+        if list(tokens[:known]) == self.cached:  # within a completion always, and this compares in C
+            return known + self._commit_guesses(tokens[known:])
+        pairs = zip(self.cached, tokens, strict=False)
+        return next((place for place, (ours, theirs) in enumerate(pairs) if ours != theirs), len(tokens))
 
     def logits(self, tokens: Sequence[int], tail: int = 1, guesses: Draft = _NO_TREE) -> Tensor:
         """Logits after each of the last `tail` of `tokens` and after each guess that continues them.

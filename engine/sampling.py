@@ -26,12 +26,10 @@ def warp(logits: Tensor, sampling: Sampling) -> Tensor:
     first, so that p and q cut alike. Raises FloatingPointError if a row holds NaN, +inf or nothing but -inf.
     """
     logits = logits if logits.dtype == torch.float64 else logits.float()
-    highest = logits.max(dim=-1, keepdim=True).values
+    highest, first = logits.max(dim=-1, keepdim=True)  # of equal maxima, torch promises the first
     if not bool(torch.isfinite(highest).all()):  # max propagates NaN and +inf, and an empty row is -inf
         raise FloatingPointError("the model returned logits that are not finite")
     if sampling.greedy:
-        # argmax over a tie is not defined to be the first on every device; this is.
-        first = (logits == highest).to(torch.int8).argmax(dim=-1, keepdim=True)
         return torch.zeros_like(logits).scatter_(-1, first, 1.0)
     probs = torch.softmax((logits - highest) / sampling.temperature, dim=-1)
     if 0 < sampling.top_k < probs.shape[-1]:
@@ -112,7 +110,7 @@ def draw(weights: Tensor, uniform: float) -> int:
 
     weights: [vocab], ≥ 0 with a positive sum. Never selects a token of weight 0.
     """
-    mass = weights.double().cumsum(dim=-1)
+    mass = weights.cumsum(dim=-1, dtype=torch.float64)
     # right=True: the first token whose cumulated mass exceeds the point, so weight 0 has an empty interval.
     token = int(torch.searchsorted(mass, mass[-1] * uniform, right=True))
     if token < len(weights):
