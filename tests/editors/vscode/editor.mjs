@@ -1,0 +1,273 @@
+// A real VS Code for one scenario: code-server with the packed extension, in headless chromium, on a workspace of its
+// own. Reads the screen as a user would, and the messages between the extension and the server through relay.py.
+
+import { spawn } from "node:child_process";
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import net from "node:net";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const HERE = path.dirname(fileURLToPath(import.meta.url));
+const TOOLS = process.env.SPECTER_VSCODE_TOOLS;
+const { chromium } = createRequire(`${TOOLS}/package.json`)("playwright-core");
+
+const SETTINGS = {
+  "security.workspace.trust.enabled": false,
+  "workbench.startupEditor": "none",
+  "workbench.tips.enabled": false,
+  "workbench.secondarySideBar.defaultVisibility": "hidden",
+  "editor.minimap.enabled": false,
+  "editor.inlineSuggest.enabled": true,
+  "editor.quickSuggestions": { other: "off", comments: "off", strings: "off" },
+  "editor.suggestOnTriggerCharacters": false,
+  "editor.parameterHints.enabled": false,
+  "editor.cursorBlinking": "solid",
+  "editor.fontFamily": "DejaVu Sans Mono",
+  "files.autoSave": "off",
+  "chat.disableAIFeatures": true,
+  "telemetry.telemetryLevel": "off",
+  "update.mode": "none",
+  "extensions.ignoreRecommendations": true,
+};
+
+export const until = async (what, check, seconds = 60) => {
+  const end = Date.now() + seconds * 1000;
+  for (;;) {
+    const value = await check();
+    if (value) return value;
+    if (Date.now() > end) throw new Error(`waited ${seconds} s in vain: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+};
+
+export class Editor {
+  /** `files`: name → text; `settings` over the defaults; `server`: the command, or null to leave the setting out. */
+  static async start(folder, { files = {}, settings = {}, server = process.env.SPECTER_COMMAND, env = {}, args = [] } = {}) {
+    const editor = new Editor(folder);
+    mkdirSync(path.join(folder, "data/User"), { recursive: true });
+    mkdirSync(path.join(folder, "data/Machine"), { recursive: true });
+    mkdirSync(path.join(folder, "relay"), { recursive: true });
+    for (const [name, text] of Object.entries(files)) editor.write(name, text);
+    if (server !== null) settings["specter.server.path"] = editor.relay(server);
+    // To VS Code this is a remote window: what belongs to a machine is read from the remote machine's settings only.
+    const machine = Object.entries(settings).filter(([key]) => key.startsWith("specter.server."));
+    writeFileSync(path.join(folder, "data/Machine/settings.json"), JSON.stringify(Object.fromEntries(machine)));
+    writeFileSync(path.join(folder, "data/User/settings.json"), JSON.stringify({ ...SETTINGS, ...settings }));
+    await editor.#serve(env, args);
+    await editor.#browse();
+    return editor;
+  }
+
+  constructor(folder) {
+    this.folder = folder;
+    this.workspace = path.join(folder, "workspace");
+    mkdirSync(this.workspace, { recursive: true });
+  }
+
+  /** A command that runs `server` behind the relay. */
+  relay(server) {
+    const file = path.join(this.folder, "server.sh");
+    writeFileSync(file, `#!/bin/sh\nexec "${process.env.SPECTER_PYTHON}" "${HERE}/relay.py" "${this.folder}/relay" "${server}" "$@"\n`);
+    chmodSync(file, 0o755);
+    return file;
+  }
+
+  async #serve(env, args) {
+    const port = await freePort();
+    this.url = `http://127.0.0.1:${port}/?folder=${encodeURIComponent(this.workspace)}`;
+    const config = path.join(this.folder, "conf.yaml");
+    writeFileSync(config, `bind-addr: 127.0.0.1:${port}\nauth: none\ncert: false\n`);
+    const trust = args.includes("--trust") ? [] : ["--disable-workspace-trust"];
+    this.codeServer = spawn(
+      `${TOOLS}/code-server`,
+      ["--config", config, "--user-data-dir", path.join(this.folder, "data"), "--extensions-dir", process.env.SPECTER_EXTENSIONS,
+        "--disable-telemetry", "--disable-update-check", ...trust, "--log", "info", this.workspace],
+      { env: { ...process.env, OMP_NUM_THREADS: "1", ...env }, stdio: ["ignore", "pipe", "pipe"], detached: true },
+    );
+    let log = "";
+    for (const stream of [this.codeServer.stdout, this.codeServer.stderr]) stream.on("data", (data) => { log += data; });
+    await until("code-server listens", () => {
+      if (this.codeServer.exitCode !== null) throw new Error(`code-server ended:\n${log}`);
+      return log.includes("HTTP server listening");
+    }, 60);
+  }
+
+  async #browse() {
+    this.browser = await chromium.launch({
+      executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+      args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+    });
+    this.page = await this.browser.newPage({ viewport: { width: 1000, height: 620 } });
+    this.errors = [];
+    this.page.on("pageerror", (error) => this.errors.push(String(error)));
+    await this.page.goto(this.url);
+    await this.page.waitForSelector(".monaco-workbench .statusbar", { timeout: 60_000 });
+  }
+
+  async close() {
+    await this.browser?.close();
+    if (this.codeServer && this.codeServer.exitCode === null) {
+      process.kill(-this.codeServer.pid, "SIGTERM");
+      await until("code-server ends", () => this.codeServer.exitCode !== null || this.codeServer.signalCode !== null, 15).catch(() => process.kill(-this.codeServer.pid, "SIGKILL"));
+    }
+  }
+
+  // --- the disk
+
+  write(name, text) {
+    const file = path.join(this.workspace, name);
+    mkdirSync(path.dirname(file), { recursive: true });
+    writeFileSync(file, text);
+  }
+
+  read(name) {
+    return readFileSync(path.join(this.workspace, name), "utf8");
+  }
+
+  // --- the keyboard
+
+  async open(name) {
+    await this.page.keyboard.press("Control+p");
+    await this.page.locator(".quick-input-widget input").first().fill(name);
+    await this.page.locator(".quick-input-list .monaco-list-row", { hasText: path.basename(name) }).first().click();
+    await this.page.waitForSelector(`.tab.active[data-resource-name="${path.basename(name)}"]`);
+    await this.page.waitForSelector(".editor-instance .view-lines .view-line");
+    await this.focus();
+    // VS Code makes the parts of an editor, that for ghost text among them, when it finds the time, and a key before that
+    // is not completed. Its turns were taken before ours.
+    await this.page.evaluate(() => new Promise((done) => requestIdleCallback(() => requestIdleCallback(done))));
+    await this.page.waitForTimeout(200);
+  }
+
+  async focus() {
+    await until("the editor has the focus", async () => {
+      if (await this.page.evaluate(() => document.activeElement?.closest(".monaco-editor") != null)) return true;
+      await this.page.keyboard.press("Control+1");
+      return false;
+    });
+  }
+
+  async end() {
+    await this.page.keyboard.press("Control+End");
+  }
+
+  /** Types like a person: one key after the other. VS Code's own closing brackets would get in the way. */
+  async type(text, delay = 0) {
+    for (const key of text) await this.page.keyboard.press(key === "\n" ? "Enter" : key === " " ? "Space" : key, { delay: 0 }).then(() => delay && this.page.waitForTimeout(delay));
+  }
+
+  async command(title) {
+    await this.page.keyboard.press("F1");
+    await this.page.locator(".quick-input-widget input").first().fill(`>${title}`);
+    await this.page.locator(".quick-input-list .monaco-list-row", { hasText: title }).first().click();
+  }
+
+  async save() {
+    await this.page.keyboard.press("Control+s");
+    await until("the file is saved", async () => (await this.page.locator(".tab.active.dirty").count()) === 0);
+  }
+
+  // --- the screen
+
+  /** The ghost text, line by line; "" if there is none. */
+  ghost() {
+    return this.page.evaluate(() => {
+      const clean = (text) => text.replaceAll("\u00a0", " ").replaceAll("\u200c", "");
+      const inline = [...document.querySelectorAll(".view-lines .ghost-text-decoration, .view-lines .ghost-text-decoration-preview")];
+      const below = [...document.querySelectorAll(".monaco-editor .view-zones .ghost-text, .monaco-editor .suggest-preview-text .view-line")];
+      const first = inline.map((one) => clean(one.textContent)).join("");
+      return [first, ...below.map((one) => clean(one.textContent))].join("\n").trimEnd();
+    });
+  }
+
+  waitForGhost(check = (text) => text !== "", seconds = 30) {
+    return until("ghost text", async () => {
+      const text = await this.ghost();
+      return check(text) ? text : undefined;
+    }, seconds);
+  }
+
+  async noGhost() {
+    await until("no ghost text", async () => (await this.ghost()) === "");
+  }
+
+  /** What the status item says, icons as words: "sparkle Specter". */
+  status() {
+    return this.page.evaluate(() => {
+      const item = document.querySelector('[id="specter-ls.specter.specter.status"]') ?? document.querySelector('[id*="specter.status"]');
+      if (item === null) return "";
+      const icon = item.querySelector(".codicon")?.className.match(/codicon-([a-z-]+?)(?:~spin)?(?: |$)/)?.[1] ?? "";
+      return `${icon} ${item.textContent.trim()}`.trim();
+    });
+  }
+
+  waitForStatus(icon, seconds = 120) {
+    return until(`the status item shows ${icon}`, async () => (await this.status()).startsWith(`${icon} `), seconds);
+  }
+
+  async tooltip() {
+    await this.page.locator('[id*="specter.status"]').hover();
+    const text = await until("a tooltip", async () => {
+      const hovers = await this.page.locator(".monaco-hover:visible, .workbench-hover:visible").allInnerTexts();
+      return hovers.find((one) => one.includes("Specter"));
+    });
+    await this.page.mouse.move(500, 300);
+    return text;
+  }
+
+  async notification(part, seconds = 120) {
+    return until(`a notification with "${part}"`, async () => {
+      const all = await this.page.locator(".notification-list-item-message").allInnerTexts();
+      return all.find((one) => one.includes(part));
+    }, seconds);
+  }
+
+  /** The text of the active editor as far as it is on the screen. */
+  visibleText() {
+    return this.page.evaluate(() =>
+      [...document.querySelectorAll(".editor-instance .view-lines .view-line")]
+        .sort((one, other) => Number.parseFloat(one.style.top) - Number.parseFloat(other.style.top))
+        .map((line) => line.textContent.replaceAll("\u00a0", " "))
+        .join("\n"),
+    );
+  }
+
+  async shot(name) {
+    await this.page.screenshot({ path: path.join(this.folder, `${name}.png`) });
+  }
+
+  // --- the server
+
+  /** The messages between editor and server so far. */
+  messages(method, from) {
+    const file = path.join(this.folder, "relay/messages.jsonl");
+    if (!existsSync(file)) return [];
+    const all = readFileSync(file, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+    return all.filter((one) => (method === undefined || one.method === method) && (from === undefined || one.from === from));
+  }
+
+  /** `specter/stats` of the running server. */
+  stats() {
+    return new Promise((resolve, reject) => {
+      const socket = net.connect(path.join(this.folder, "relay/ask"), () => socket.write("specter/stats\n"));
+      let text = "";
+      socket.on("data", (data) => { text += data; });
+      socket.on("end", () => (text === "" ? reject(new Error("no stats")) : resolve(JSON.parse(text))));
+      socket.on("error", reject);
+    });
+  }
+
+  serverPid() {
+    return Number(readFileSync(path.join(this.folder, "relay/pid"), "utf8"));
+  }
+}
+
+function freePort() {
+  return new Promise((resolve) => {
+    const server = net.createServer().listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+  });
+}

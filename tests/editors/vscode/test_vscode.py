@@ -1,0 +1,29 @@
+"""The extension in a real VS Code (code-server, headless chromium) against the real server on the embedded pair.
+
+Slow, and it installs tools into .cache/ the first time: run by `make test-editors`, not by `make test`. The scenarios
+are in scenarios.mjs; a failed one leaves `failed.png` and the messages in its folder under pytest's tmp_path.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import vscode_tools as tools
+
+SCENARIOS = re.findall(r"^  async (\w+)\(\) \{$", (tools.HERE / "scenarios.mjs").read_text("utf-8"), re.MULTILINE)
+
+pytestmark = [pytest.mark.editors, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="session")
+def vscode(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return tools.prepare(tmp_path_factory.mktemp("vscode"))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_vscode(scenario: str, vscode: dict[str, str], tmp_path: Path) -> None:
+    done = tools.node("scenarios.mjs", scenario, tmp_path, env=vscode)
+    print(done.stdout)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\nsee {tmp_path}"
