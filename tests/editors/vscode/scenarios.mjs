@@ -102,7 +102,7 @@ const scenarios = {
     const stats = await editor.stats();
     assert.equal(stats.accepted, 1);
     assert.equal(stats.partlyAccepted, 1);
-    assert.equal(stats.shown, 1);
+    assert.ok(stats.shown >= 1); // one more for each that was shown while the line was typed
     assert.deepEqual(editor.errors, []);
   },
 
