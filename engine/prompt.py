@@ -78,8 +78,6 @@ FORMATS = (
     FimFormat("seed-coder", "<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>", suffix_first=True),
 )
 
-_TYPED_LINE = 64  # tokens
-
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
@@ -132,6 +130,7 @@ class PromptBuilder:
         suffix, suffix_ids = self._head(request.suffix, room // 4)
         snippets, header = self._header(request, room // 4)
         left = room - len(suffix_ids) - sum(len(ids) + 1 for _, ids in header)
+        assert left >= 0, (budget, left)
         prefix, prefix_ids = self._tail(request.prefix, left, step=max(room // 2, 1))
         form = self.format
         before, after = [(form.prefix, prefix_ids)], [(form.suffix, suffix_ids)]
@@ -192,18 +191,15 @@ class PromptBuilder:
     def _tail(self, text: str, budget: int, step: int) -> tuple[str, list[int]]:
         """The end of `text` in at most `budget` tokens, from a line start where there is one.
 
-        The cut is looked for from multiples of `step` characters on: a grid that depends on nothing that was typed
-        moves it once in `step` keystrokes. Typing may also join tokens, so a cut at the very brink would go to and
-        fro; whether one is right is told by the whole lines, and the line being typed has a reserve.
+        The cut is looked for from multiples of `step` characters on. A grid that depends on nothing that was typed
+        moves it once in `step` keystrokes; a cut that follows the number of tokens moves with every other one.
         """
-        reserve = min(_TYPED_LINE, budget // 8)
         cut = max(len(text) - 4 * budget, 0)  # code has 3 to 5 characters a token
         cut = -(-cut // step) * step
         while True:
             kept = _from_line_start(text, cut)
             ids = self.plain(kept)
-            lines = kept[: kept.rfind("\n") + 1]
-            if len(ids) <= budget - reserve or (len(ids) <= budget and len(self.plain(lines)) <= budget - reserve):
+            if len(ids) <= budget:
                 return kept, ids
             if cut + step >= len(text):  # dense text: less than a step of it fits
                 step = max(step // 2, 1)

@@ -7,19 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from engine.config import ConfigError
 from engine.decoder import SpeculativeDecoder, Step
 from engine.generation import encode
+from engine.holes import cut
 from engine.loading import LoadedPair
 from engine.request import GREEDY, CompletionRequest
 from engine.sampling import Noise
 
-# What a hole sees of its file, in characters: enough for a real prompt, short enough for a CPU.
+# What the model sees around a hole, in characters: enough for a real prompt, short enough for a CPU.
 _BEFORE, _AFTER = 1500, 500
-_SMALLEST_FILE = 2000
-_FOREIGN = frozenset({"site-packages", "dist-packages", "test", "tests"})  # tests hold broken files on purpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,26 +108,6 @@ def _difference(pair: LoadedPair, prompt: Sequence[int], hole: int, plain: list[
 
 
 def cut_holes(folder: Path | None = None, count: int = 200, seed: int = 0) -> list[CompletionRequest]:
-    """Holes of one to three lines at random cursors in the Python files under `folder` (the standard library).
-
-    The same files and seed give the same holes. Raises ValueError if no file is long enough.
-    """
-    folder = Path(sysconfig.get_path("stdlib")) if folder is None else folder
-    rng = np.random.default_rng(seed)
-    paths = [path for path in sorted(folder.rglob("*.py")) if not _FOREIGN & set(path.relative_to(folder).parts)]
-    paths = [path for path in paths if path.stat().st_size >= _SMALLEST_FILE]
-    if not paths:
-        raise ValueError(f"{folder} has no Python file of {_SMALLEST_FILE} bytes or more")
-    picked = [paths[index] for index in rng.integers(len(paths), size=count)]
-    return [_cut(path.read_text("utf-8", "replace"), path.relative_to(folder).as_posix(), rng) for path in picked]
-
-
-def _cut(text: str, path: str, rng: np.random.Generator) -> CompletionRequest:
-    """Takes the rest of a line at a random character that is no white space, and up to two lines more."""
-    cursors = [index for index, character in enumerate(text) if not character.isspace()]
-    start = end = int(rng.choice(cursors))
-    for _ in range(int(rng.integers(1, 4))):
-        end = text.find("\n", end + 1)
-        if end < 0:
-            end = len(text)
-    return CompletionRequest(text[max(start - _BEFORE, 0) : start], text[end : end + _AFTER], path)
+    """Requests at holes in the Python files under `folder`, the standard library if None; see `engine.holes.cut`."""
+    holes = cut(Path(sysconfig.get_path("stdlib")) if folder is None else folder, count, seed)
+    return [CompletionRequest(hole.prefix[-_BEFORE:], hole.suffix[:_AFTER], hole.path) for hole in holes]

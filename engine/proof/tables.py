@@ -1,35 +1,23 @@
 """The exact output law of the real `verify` on small tables: integrated over its random numbers, summed over the
 guesses and compared with the target's own law.
-
-`verify` is piecewise constant in each random number. Nothing here knows the acceptance rules: the borders of the
-pieces are found by bisection on the code under proof, down to rounding.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from itertools import pairwise, product
-from typing import cast
+from functools import cache
+from itertools import product
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from engine.sampling import Noise
-from engine.speculation import ROOT, Draft, Verdict, verify
+from engine.proof.integral import verdicts
+from engine.speculation import ROOT, Draft
 
 Array = NDArray[np.float64]
 History = tuple[int, ...]
-_Key = tuple[int, int, str]  # position, sibling, use
-_Outcome = tuple[tuple[_Key, ...], Verdict]  # which numbers were used, what came of it
-_Point = tuple[float, _Outcome]
-
-_ONE = 1 - 2**-53  # the largest number that Noise gives
-_RESOLUTION = 2**-50  # of a border
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,81 +184,3 @@ def worked_example() -> WorkedExample:
     uncorrected = accepted + (1 - accepted.sum()) * p
     laws_in_order = (p, q, accepted, corrected, accepted + corrected, uncorrected)
     return WorkedExample(*(tuple(law.tolist()) for law in laws_in_order))
-
-
-def verdicts(p: Tensor, draft: Draft, borders: list[float]) -> Iterator[tuple[Verdict, float]]:
-    """Every verdict on a draft, piece by piece of the space of random numbers, with the probability of the piece.
-
-    Assumes that each number acts monotonically, as a threshold or through an inverse transform. `borders` holds those
-    found so far, sorted, and grows: drafts that share laws share borders, and to try a known one is cheaper.
-    """
-    yield from _branch(partial(_run, p, draft), (), borders)
-
-
-class _Script:
-    """Stands in for Noise: gives the numbers of a script in the order in which they are asked for, then one half."""
-
-    def __init__(self, numbers: Sequence[float]) -> None:
-        self._numbers = numbers
-        self.asked: list[_Key] = []
-
-    def at(self, position: int, sibling: int = 0) -> _Asking:
-        return _Asking(self, position, sibling)
-
-    def number(self, key: _Key) -> float:
-        """The same key gets the same number, as from Noise: code that uses one twice is judged by what it does."""
-        if key not in self.asked:
-            self.asked.append(key)
-        index = self.asked.index(key)
-        return self._numbers[index] if index < len(self._numbers) else 0.5
-
-
-class _Asking:
-    """Uniforms of which only those are drawn that are looked at."""
-
-    def __init__(self, script: _Script, position: int, sibling: int) -> None:
-        self._script, self._position, self._sibling = script, position, sibling
-
-    def __getattr__(self, name: str) -> float:
-        return self._script.number((self._position, self._sibling, name))
-
-
-def _run(p: Tensor, draft: Draft, numbers: Sequence[float]) -> _Outcome:
-    script = _Script(numbers)
-    verdict = verify(p, draft, cast(Noise, script), position=0)
-    return tuple(script.asked), verdict
-
-
-def _branch(
-    run: Callable[[tuple[float, ...]], _Outcome], numbers: tuple[float, ...], borders: list[float]
-) -> Iterator[tuple[Verdict, float]]:
-    """The pieces behind the numbers that are fixed already; which number comes next may depend on them."""
-    asked, verdict = run(numbers)
-    if len(asked) == len(numbers):
-        yield verdict, 1.0
-        return
-
-    def outcome(number: float) -> _Outcome:
-        return run((*numbers, number))
-
-    found = _borders(outcome, (0.0, outcome(0.0)), (_ONE, outcome(_ONE)), borders)
-    for low, high in pairwise((0.0, *found, 1.0)):
-        for verdict, volume in _branch(run, (*numbers, (low + high) / 2), borders):
-            yield verdict, (high - low) * volume
-
-
-def _borders(outcome: Callable[[float], _Outcome], low: _Point, high: _Point, known: list[float]) -> list[float]:
-    """Where the outcome changes between two points: a known border is tried first, else the interval is halved."""
-    if low[1] == high[1]:
-        return []
-    middle = (low[0] + high[0]) / 2
-    if high[0] - low[0] <= 2.5 * _RESOLUTION:
-        insort(known, middle)
-        return [middle]
-    inside = known[bisect_right(known, low[0] + _RESOLUTION) : bisect_left(known, high[0] - _RESOLUTION)]
-    cuts = [middle]
-    if inside:
-        border = inside[len(inside) // 2]
-        cuts = [border - _RESOLUTION, border + _RESOLUTION]
-    points = [low, *((cut, outcome(cut)) for cut in cuts), high]
-    return [border for left, right in pairwise(points) for border in _borders(outcome, left, right, known)]

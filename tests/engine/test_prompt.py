@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from tokenizers import processors
 from toys import MARKERS, ToyTokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-import engine.prompt
 from engine import embedded
 from engine.prompt import FORMATS, PromptBuilder, detect
 from engine.request import CompletionRequest, Snippet
@@ -140,7 +140,7 @@ class TestBudget:
            budget=st.integers(16, 700))  # fmt: skip
     @settings(deadline=None, max_examples=120)
     def test_never_exceeded(self, prefix, suffix, path, repository, snippets, budget: int) -> None:
-        """And what is kept borders on the cursor. Seen to fail: a long path (a division by zero); no room for BOS."""
+        """And what is kept borders on the cursor. Seen to fail: a long path, which took more than there was."""
         request = CompletionRequest(
             prefix, suffix, path, repository, tuple(Snippet(text[:9], text) for text in snippets)
         )
@@ -193,12 +193,12 @@ def test_a_keystroke_keeps_the_prompt(start: int, budget: int) -> None:
 
     Seen to fail: a cut that follows the number of tokens, which moved it with up to 21 of 200 keystrokes.
     """
-    source = Path(engine.prompt.__file__).read_text()
+    source = Path(argparse.__file__).read_text()
     assert source[start : start + 200].count("\n") > 2
     total = kept = moved = 0
     before: tuple[int, ...] = ()
     for typed in range(201):
-        request = CompletionRequest(source[: start + typed], source[start + 200 :], "engine/prompt.py")
+        request = CompletionRequest(source[: start + typed], source[start + 200 :], "lib/argparse.py")
         ids = BUILDER.build(request, budget).ids
         if before:
             total += len(ids)
@@ -207,5 +207,6 @@ def test_a_keystroke_keeps_the_prompt(start: int, budget: int) -> None:
             moved += same < len(ids) // 2
         before = ids
     print(f"budget {budget}, from {start}: {kept / total:.1%} of the ids kept, {moved} of 200 keystrokes moved the cut")
-    assert moved <= max(2, 800 // budget)
+    # One for each step; three more because typing also joins tokens, so that a cut at the brink goes to and fro.
+    assert moved <= 200 // (budget // 2) + 3
     assert kept / total > 0.95

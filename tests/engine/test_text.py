@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
-from toys import CHARACTERS, END, VOCABULARY, toy_pair
+from toys import CHARACTERS, END, VOCABULARY, TableRunner, ToyTokenizer, toy_pair
 
 from engine.config import EngineConfig
 from engine.generation import generate
@@ -120,6 +121,7 @@ class TestStopStrings:
         assert cut(text, stop) == expected
         assert "".join(stream(TOKENIZER.encode(text, add_special_tokens=False), stop)) == expected
         assert "".join(stream([ORDINARY_BYTES[byte] for byte in text.encode()], stop)) == expected
+        assert "".join(stream([0], stop, (), lambda ids: text * len(ids))) == expected  # all of it at once
 
     @given(st.data())
     @settings(deadline=None, max_examples=200)
@@ -194,6 +196,19 @@ def test_a_leading_space_survives_sentencepiece(names: list[str], expected: str)
     pieces = stream(ids, (), context, lambda tokens: SENTENCEPIECE.decode(list(tokens), skip_special_tokens=False))
     assert "".join(pieces) == expected
     assert not any(HALF in piece for piece in pieces)
+
+
+def test_a_completion_keeps_its_leading_space() -> None:
+    """The stream is told what stands before it. Seen to fail: `generate` that gives it no context."""
+
+    class Stripping(ToyTokenizer):
+        def decode(self, token_ids, *, skip_special_tokens: bool) -> str:
+            return super().decode(token_ids, skip_special_tokens=skip_special_tokens).removeprefix(" ")
+
+    target = TableRunner()
+    target.table[:, ToyTokenizer().get_vocab()[" "]] = 100
+    pair = replace(toy_pair(target), tokenizer=Stripping())
+    assert list(generate(pair, CompletionRequest("a", max_tokens=5), None))[-1].completion.text == " " * 5
 
 
 @given(st.text(st.one_of(st.sampled_from("adefrun ():"), st.sampled_from("漢é🙂"))))
