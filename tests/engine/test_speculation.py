@@ -258,15 +258,23 @@ GRID = [
     Sampling("sampled", *values)
     for values in itertools.product((0.2, 0.7, 1.0, 1.5), (0, 1, 3), (0.3, 0.9, 1.0), (0.0, 0.1))
 ]
-DRAWS = int(os.environ.get("SPECTER_PROOF_DRAWS", "0"))  # a setting; with it all 72 settings are proved
+# Settings under which many pairs of tokens are likely; a peaked law would agree with almost any decoder.
+TELLING = [
+    Sampling("sampled", *values)
+    for values in [(0.2, 0, 1.0, 0.0), (0.7, 0, 1.0, 0.1), (1.0, 0, 0.9, 0.0), (1.0, 3, 1.0, 0.0), (1.5, 0, 1.0, 0.0)]
+]
+DRAWS = int(os.environ.get("SPECTER_PROOF_DRAWS", "0"))  # a setting; if given, the whole grid is proved
 
 
 @pytest.mark.timeout(0 if DRAWS else 300)
 def test_the_decoder_follows_the_joint_law_of_two_tokens():
-    """A draft model that is another random table, over the grid of settings; Bonferroni at 1 %."""
-    settings_ = GRID if DRAWS else GRID[4::11]
+    """A draft model that is another random table, over a grid of settings; Bonferroni at 1 %.
+
+    Fails with q before its warp (transformers#47932), and with one number for the guess and for its verdict.
+    """
+    settings_ = GRID if DRAWS else TELLING
     target, drafter = table_model(seed=1), SmallModelDrafter(table_model(seed=2), frozenset())
-    fits = [joint_fit(target, drafter, sampling, DRAWS or 900, draft_length=2) for sampling in settings_]
+    fits = [joint_fit(target, drafter, sampling, DRAWS or 1500, draft_length=2) for sampling in settings_]
     for sampling, result in zip(settings_, fits, strict=True):
         assert result.p_value > 0.01 / len(settings_), (sampling, result)
         assert result.largest_deviation < 5, (sampling, result)
@@ -293,7 +301,7 @@ class BushyDrafter:
 
 def test_the_decoder_follows_the_joint_law_with_a_mixed_tree():
     """Fails with a drafter that draws both siblings from one number."""
-    result = joint_fit(table_model(seed=1), BushyDrafter(), Sampling("sampled", 1.0), 3000, draft_length=5)
+    result = joint_fit(table_model(seed=1), BushyDrafter(), Sampling("sampled", 1.0), 2500, draft_length=5)
     assert result.p_value > 1e-3, result
     assert result.largest_deviation < 5
 
