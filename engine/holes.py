@@ -84,7 +84,7 @@ def _block(text: str, rng: random.Random) -> tuple[int, int] | None:
         wanted, last = rng.randint(2, 5), first
         while last - first + 1 < wanted and last + 1 < len(lines) and _belongs(lines[last + 1], indent):
             last += 1
-        if _belongs(lines[first], 1) and last > first:
+        if _belongs(lines[first], 0) and last > first:
             return starts[first] + indent, starts[last] + len(lines[last].rstrip("\n"))
     return None
 
