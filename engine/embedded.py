@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
-from typing import Literal, NamedTuple
+from types import SimpleNamespace
+from typing import Literal, NamedTuple, cast
 
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from engine.prompt import Tokenizer
 
 FOLDER = Path(__file__).parent / "pretrained"
 Role = Literal["target", "draft"]
@@ -22,6 +27,16 @@ class Int8Weight(NamedTuple):
     def dequantised(self) -> Tensor:
         """[out, in] float32"""
         return self.rows * self.scales[:, None]
+
+
+def shape(role: Role) -> SimpleNamespace:
+    """The fields of its config.json, without the 1.1 s that transformers' class for them takes to import."""
+    return SimpleNamespace(**json.loads((FOLDER / role / "config.json").read_text()))
+
+
+def tokenizer() -> Tokenizer:
+    """The tokenizer of both models."""
+    return cast(Tokenizer, PreTrainedTokenizerFast.from_pretrained(FOLDER))
 
 
 def stored_weights(role: Role) -> dict[str, Tensor | Int8Weight]:

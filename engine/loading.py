@@ -1,15 +1,13 @@
-"""The only place that builds the models and joins the parts; every failure is one line with the key and the fix."""
+"""The only place that builds the models and joins the parts."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from engine import embedded
@@ -18,10 +16,9 @@ from engine.drafters import Drafter
 from engine.drafters.lookup import LookupDrafter
 from engine.drafters.small_model import SmallModelDrafter
 from engine.fast_llama import FastLlamaRunner
-from engine.model import CachedModel
+from engine.model import CachedModel, vocabulary_size
 from engine.pairs import known_pair
 from engine.prompt import PromptBuilder, Tokenizer
-from engine.runners import TransformersRunner, UnsupportedModelError
 
 Report = Callable[[float, str], None]  # fraction done, what is being done
 Key = Literal["target", "draft"]
@@ -146,100 +143,26 @@ class _Loader:
         self.dtype_name = config.dtype if config.dtype != "auto" else _best_dtype(device)
 
     def model(self, key: Key, source: str) -> tuple[CachedModel, Tokenizer]:
-        if source == EMBEDDED and not Path(source).exists():
+        is_embedded = source == EMBEDDED and not Path(source).exists()
+        if is_embedded and self._device.type == "cpu":
             return self._embedded(key)
-        folder, options = _locate(key, source)
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-            model, info = AutoModelForCausalLM.from_pretrained(
-                folder,
-                dtype=getattr(torch, self.dtype_name),
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # so that they are in `info`, with their names
-                **options,
-            )
-            _require_complete(info)
-            _require_rows(model, _vocabulary_size(tokenizer))
-            runner = TransformersRunner(model.to(self._device))
-        except UnsupportedModelError as error:
-            raise ConfigError(key, f"{source}: {error}; choose a model with attention only") from None
-        except torch.cuda.OutOfMemoryError:
-            raise ConfigError(key, f"{source} does not fit the GPU's memory; choose a smaller pair") from None
-        except Exception as error:  # transformers and its parsers raise whatever they like at a damaged file
-            raise ConfigError(key, f"{source} cannot be loaded: {_reason(error)}; {_FIX}") from error
-        return CachedModel(runner, _vocabulary_size(tokenizer)), cast(Tokenizer, tokenizer)
+        from engine import checkpoints  # seconds
+
+        dtype = getattr(torch, self.dtype_name)
+        if is_embedded:
+            return checkpoints.load_embedded(key, self._device, dtype)
+        return checkpoints.load_checkpoint(key, source, self._device, dtype)
 
     def _embedded(self, role: Key) -> tuple[CachedModel, Tokenizer]:
-        config = AutoConfig.from_pretrained(embedded.FOLDER / role)
-        tokenizer = AutoTokenizer.from_pretrained(embedded.FOLDER)
-        vocab = _vocabulary_size(tokenizer)
-        if self._device.type == "cpu":
-            if self._wanted == "auto":
-                self.dtype_name = "bfloat16"  # int8 products on any processor, so always the cheapest
-            exact = self.dtype_name == "float32"
-            weights = embedded.weights(role) if exact else embedded.stored_weights(role)
-            return CachedModel(FastLlamaRunner(config, weights), vocab), cast(Tokenizer, tokenizer)
-        model = embedded_model(role, getattr(torch, self.dtype_name))
-        return CachedModel(TransformersRunner(model.to(self._device)), vocab), cast(Tokenizer, tokenizer)
-
-
-def embedded_model(role: Key, dtype: torch.dtype) -> Any:
-    """The embedded target or draft as transformers runs it."""
-    config = AutoConfig.from_pretrained(embedded.FOLDER / role)
-    # Not through AutoModel, which wants a name to look up.
-    return LlamaForCausalLM.from_pretrained(None, config=config, state_dict=embedded.weights(role), dtype=dtype).eval()
-
-
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
-_FIX = "give a folder with a Hugging Face checkpoint and its tokenizer, a .gguf file, or a model id"
-
-
-def _locate(key: Key, source: str) -> tuple[str, dict[str, Any]]:
-    """(what from_pretrained takes, further options). Anything that looks like a path must exist."""
-    try:
-        path = Path(source).expanduser()
-        path.exists()
-    except (OSError, RuntimeError) as error:  # a name too long; a home that is not there
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(key, f"{source[:80]!r} is not a path ({reason}); {_FIX}") from None
-    if not source.strip():
-        raise ConfigError(key, f"{source!r} names no model; {_FIX}")
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise ConfigError(key, f"{source} does not exist; {_FIX}")
-        return str(path.parent), {"gguf_file": path.name}
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise ConfigError(key, f"{source} has no config.json; {_FIX}")
-        if not any((path / name).is_file() for name in _TOKENIZER_FILES):
-            raise ConfigError(key, f"{source} has no tokenizer ({_TOKENIZER_FILES[0]}); {_FIX}")
-        return str(path), {}
-    if path.exists() or path.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1:
-        raise ConfigError(key, f"{source} is not a model folder; {_FIX}")
-    return source, {}
-
-
-def _require_complete(info: dict[str, Any]) -> None:
-    """transformers only warns of parameters that a checkpoint lacks, and goes on with random ones."""
-    mismatched = (name for name, *_ in info.get("mismatched_keys", ()))
-    missing = sorted({*info.get("missing_keys", ()), *mismatched, *info.get("error_msgs", ())})
-    if missing:
-        raise ValueError(f"{len(missing)} parameters are missing or have the wrong shape, such as {missing[0]}")
-
-
-def _require_rows(model: Any, vocab: int) -> None:
-    """A token without a row would fail in the middle of a completion, on a GPU for good."""
-    rows = model.get_input_embeddings().weight.shape[0]
-    if rows < vocab:
-        raise ValueError(f"its tokenizer has {vocab} tokens but its embedding only {rows} rows")
-
-
-def _reason(error: Exception) -> str:
-    """The first line of a message, without the advice that follows it."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"a file in it is not valid JSON ({error.msg}, line {error.lineno})"
-    first = str(error).strip().split("\n")[0].rstrip(".")
-    return first[:200] if first else type(error).__name__
+        """The embedded model on a CPU, without transformers' modelling code."""
+        if self._wanted == "auto":
+            self.dtype_name = "bfloat16"  # int8 products on any processor, so always the cheapest
+        exact = self.dtype_name == "float32"
+        weights = embedded.weights(role) if exact else embedded.stored_weights(role)
+        tokenizer = embedded.tokenizer()
+        return CachedModel(
+            FastLlamaRunner(embedded.shape(role), weights), vocabulary_size(tokenizer.get_vocab())
+        ), tokenizer
 
 
 def _require_same_tokens(target: Tokenizer, draft: Tokenizer, target_source: str, draft_source: str) -> None:
@@ -252,11 +175,6 @@ def _require_same_tokens(target: Tokenizer, draft: Tokenizer, target_source: str
             f"{draft_source} and {target_source} have different tokenizers ({different} entries differ); choose a "
             "draft of the same family (`specter pairs`) or --draft none",
         )
-
-
-def _vocabulary_size(tokenizer: Any) -> int:
-    """One more than the highest id. Rows of a padded embedding beyond it are no tokens."""
-    return int(max(tokenizer.get_vocab().values())) + 1
 
 
 def _best_dtype(device: torch.device) -> Literal["float32", "bfloat16"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
@@ -10,6 +10,11 @@ from engine.runners import Runner
 from engine.speculation import ROOT, Draft
 
 _NO_TREE = Draft()
+
+
+def vocabulary_size(vocabulary: Mapping[str, int]) -> int:
+    """One more than the highest id. Rows of a padded embedding beyond it are no tokens."""
+    return max(vocabulary.values()) + 1
 
 
 class CachedModel:

@@ -1,16 +1,12 @@
-"""How a forward runs: the general one over any transformers model; the only file that touches transformers' caches."""
+"""What the engine asks of a forward, whatever runs it."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicLayer
-
-_GROWTH = 512  # rows; buffers grow by doubling from here
 
 
 class Runner(Protocol):
@@ -45,112 +41,3 @@ def tree_layout(width: int, start: int, parents: Sequence[int]) -> tuple[Tensor,
         visible[row, start + row] = True
         positions.append(positions[before] + 1 if before >= 0 else start)
     return torch.tensor(positions), visible
-
-
-class UnsupportedModelError(Exception):
-    """The model's cache cannot be rewound, so a rejected guess could not be taken back."""
-
-
-class TransformersRunner:
-    """The general path: the model's own code, eagerly, over row buffers that rewind by a length.
-
-    Raises UnsupportedModelError for recurrent and hybrid models.
-    """
-
-    def __init__(self, model: Any) -> None:
-        config = model.config.get_text_config()
-        _refuse_recurrent(model, config)
-        self._model = model.eval()
-        self._rows = [_Rows() for _ in range(config.num_hidden_layers)]
-        self._cache = Cache(layers=self._rows)
-        # transformers 5.24 renamed `past_key_values`; the old name warns there and goes in 5.40.
-        parameters = inspect.signature(inspect.unwrap(type(model).forward)).parameters
-        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
-        self.window: int = getattr(config, "max_position_embeddings", None) or 2**20
-        # Such models make a mask of their own for each kind of layer; a tree's would have to be made for each, too.
-        self.takes_trees = not (getattr(config, "sliding_window", None) or _kinds(config) - {"full_attention"})
-
-    @torch.inference_mode()
-    def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
-        for rows in self._rows:
-            rows.length = start
-        device = self._model.device
-        positions, mask = torch.arange(start, start + len(tokens)), None
-        if parents is not None:
-            positions, visible = tree_layout(len(tokens), start, parents)
-            hidden = torch.zeros(visible.shape, dtype=self._model.dtype)
-            mask = hidden.masked_fill_(~visible, torch.finfo(hidden.dtype).min)[None, None].to(device)
-        output = self._model(
-            input_ids=torch.tensor([tokens], device=device),
-            attention_mask=mask,
-            position_ids=positions[None].to(device),
-            use_cache=True,
-            logits_to_keep=tail,
-            **{self._cache_name: self._cache},
-        )
-        logits: Tensor = output.logits[0, -tail:]
-        return logits
-
-    @torch.inference_mode()
-    def move_rows(self, sources: Sequence[int], start: int) -> None:
-        for rows in self._rows:
-            rows.move(sources, start)
-
-
-def _refuse_recurrent(model: Any, config: Any) -> None:
-    recurrent = sorted(_kinds(config) - {"full_attention", "sliding_attention", "chunked_attention"})
-    if recurrent or getattr(model, "_is_stateful", False):
-        what = ", ".join(recurrent) or "recurrent layers"
-        raise UnsupportedModelError(f"{config.model_type} keeps a running state ({what}) that cannot be rewound")
-
-
-def _kinds(config: Any) -> set[str]:
-    """The kinds of attention that the layers have, where the configuration tells."""
-    return set(getattr(config, "layer_types", None) or ())
-
-
-class _Rows(DynamicLayer):  # type: ignore[misc]
-    """Keys and values of one layer in a buffer; `length` rows are valid and setting it is the whole rollback.
-
-    Sliding-window layers keep all their rows too: the model's own mask hides the old ones, and a window that
-    forgets could not be rewound.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_initialized = False
-        self.keys: Tensor | None = None
-        self.values: Tensor | None = None
-        self.length = 0
-
-    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """key_states, value_states: [1, heads, new, size]; returns all valid rows with the new ones at their end."""
-        end = self.length + key_states.shape[-2]
-        if self.keys is None or self.values is None or end > self.keys.shape[-2]:
-            # Both or neither, should memory run out between them.
-            grown = self._grown(self.keys, key_states, end), self._grown(self.values, value_states, end)
-            self.keys, self.values = grown
-            self.is_initialized = True
-        self.keys[:, :, self.length : end] = key_states
-        self.values[:, :, self.length : end] = value_states
-        self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
-
-    def move(self, sources: Sequence[int], start: int) -> None:
-        assert self.keys is not None
-        assert self.values is not None
-        for buffer in (self.keys, self.values):
-            buffer[:, :, start : start + len(sources)] = buffer[:, :, list(sources)]
-
-    def _grown(self, old: Tensor | None, like: Tensor, rows: int) -> Tensor:
-        capacity = max(_GROWTH, 1 << (rows - 1).bit_length())
-        buffer = like.new_zeros((*like.shape[:-2], capacity, like.shape[-1]))
-        if old is not None:
-            buffer[:, :, : self.length] = old[:, :, : self.length]
-        return buffer
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.length + query_length, 0
-
-    def get_seq_length(self, *_: Any) -> int:
-        return self.length

@@ -19,9 +19,9 @@ from engine.generation import generate
 from engine.model import CachedModel
 from engine.record import Completion
 from engine.request import GREEDY, CompletionRequest, Sampling
-from engine.runners import TransformersRunner
 from engine.sampling import Noise
 from engine.speculation import Draft
+from engine.transformers_runner import TransformersRunner
 
 SAMPLED = Sampling("sampled", temperature=1.3, top_p=0.95)
 NOT_A_TOKEN = 99  # an end token that never comes

@@ -18,12 +18,13 @@ from tiny import FIM_MARKERS, byte_tokenizer, uncached_logits, write_checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from engine import embedded
+from engine.checkpoints import embedded_model
 from engine.config import ConfigError, EngineConfig
 from engine.embedded import Role
 from engine.generation import generate
-from engine.loading import LoadedPair, embedded_model, load
+from engine.loading import LoadedPair, load
 from engine.request import CompletionRequest, Sampling
-from engine.runners import TransformersRunner
+from engine.transformers_runner import TransformersRunner
 
 
 @pytest.fixture(scope="module")

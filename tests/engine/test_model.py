@@ -13,8 +13,9 @@ from toys import TableRunner
 
 from engine.fast_llama import FastLlamaRunner
 from engine.model import CachedModel
-from engine.runners import Runner, TransformersRunner
+from engine.runners import Runner
 from engine.speculation import Draft
+from engine.transformers_runner import TransformersRunner
 
 VOCABULARY = 48
 TOLERANCE = 1e-4

@@ -11,10 +11,11 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from engine import embedded
+from engine.checkpoints import embedded_model
 from engine.embedded import Role
 from engine.fast_llama import FastLlamaRunner, _product
-from engine.loading import embedded_model
-from engine.runners import TransformersRunner, UnsupportedModelError, tree_layout
+from engine.runners import tree_layout
+from engine.transformers_runner import TransformersRunner, UnsupportedModelError
 
 ATTENTION_ONLY = sorted(ARCHITECTURES)
 WIDTHS = [1, 2, 3, 5, 8, 16, 64, 300]

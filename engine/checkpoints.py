@@ -1,0 +1,109 @@
+"""Any Hugging Face checkpoint or GGUF file as a model; every failure is one line with the key and the fix.
+
+Imported only when one is asked for: transformers' modelling code takes 2.3 of the 5.7 s that a start would take.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+from engine import embedded
+from engine.config import ConfigError
+from engine.model import CachedModel, vocabulary_size
+from engine.prompt import Tokenizer
+from engine.transformers_runner import TransformersRunner, UnsupportedModelError
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
+_FIX = "give a folder with a Hugging Face checkpoint and its tokenizer, a .gguf file, or a model id"
+
+
+def load_checkpoint(
+    key: Literal["target", "draft"], source: str, device: torch.device, dtype: torch.dtype
+) -> tuple[CachedModel, Tokenizer]:
+    """The model `source` (a folder, a .gguf file or an id) and its tokenizer. Raises ConfigError about `key`."""
+    folder, options = _locate(key, source)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # so that they are in `info`, with their names
+            **options,
+        )
+        _require_complete(info)
+        _require_rows(model, vocabulary_size(tokenizer.get_vocab()))
+        runner = TransformersRunner(model.to(device))
+    except UnsupportedModelError as error:
+        raise ConfigError(key, f"{source}: {error}; choose a model with attention only") from None
+    except torch.cuda.OutOfMemoryError:
+        raise ConfigError(key, f"{source} does not fit the GPU's memory; choose a smaller pair") from None
+    except Exception as error:  # transformers and its parsers raise whatever they like at a damaged file
+        raise ConfigError(key, f"{source} cannot be loaded: {_reason(error)}; {_FIX}") from error
+    return CachedModel(runner, vocabulary_size(tokenizer.get_vocab())), cast(Tokenizer, tokenizer)
+
+
+def load_embedded(role: embedded.Role, device: torch.device, dtype: torch.dtype) -> tuple[CachedModel, Tokenizer]:
+    """The embedded model where the lean forward does not run it."""
+    runner, tokenizer = TransformersRunner(embedded_model(role, dtype).to(device)), embedded.tokenizer()
+    return CachedModel(runner, vocabulary_size(tokenizer.get_vocab())), tokenizer
+
+
+def embedded_model(role: embedded.Role, dtype: torch.dtype) -> Any:
+    """The embedded target or draft as transformers runs it."""
+    config = AutoConfig.from_pretrained(embedded.FOLDER / role)
+    # Not through AutoModel, which wants a name to look up.
+    return LlamaForCausalLM.from_pretrained(None, config=config, state_dict=embedded.weights(role), dtype=dtype).eval()
+
+
+def _locate(key: str, source: str) -> tuple[str, dict[str, Any]]:
+    """(what from_pretrained takes, further options). Anything that looks like a path must exist."""
+    try:
+        path = Path(source).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:  # a name too long; a home that is not there
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(key, f"{source[:80]!r} is not a path ({reason}); {_FIX}") from None
+    if not source.strip():
+        raise ConfigError(key, f"{source!r} names no model; {_FIX}")
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise ConfigError(key, f"{source} does not exist; {_FIX}")
+        return str(path.parent), {"gguf_file": path.name}
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ConfigError(key, f"{source} has no config.json; {_FIX}")
+        if not any((path / name).is_file() for name in _TOKENIZER_FILES):
+            raise ConfigError(key, f"{source} has no tokenizer ({_TOKENIZER_FILES[0]}); {_FIX}")
+        return str(path), {}
+    if path.exists() or path.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1:
+        raise ConfigError(key, f"{source} is not a model folder; {_FIX}")
+    return source, {}
+
+
+def _require_complete(info: dict[str, Any]) -> None:
+    """transformers only warns of parameters that a checkpoint lacks, and goes on with random ones."""
+    mismatched = (name for name, *_ in info.get("mismatched_keys", ()))
+    missing = sorted({*info.get("missing_keys", ()), *mismatched, *info.get("error_msgs", ())})
+    if missing:
+        raise ValueError(f"{len(missing)} parameters are missing or have the wrong shape, such as {missing[0]}")
+
+
+def _require_rows(model: Any, vocab: int) -> None:
+    """A token without a row would fail in the middle of a completion, on a GPU for good."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    if rows < vocab:
+        raise ValueError(f"its tokenizer has {vocab} tokens but its embedding only {rows} rows")
+
+
+def _reason(error: Exception) -> str:
+    """The first line of a message, without the advice that follows it."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"a file in it is not valid JSON ({error.msg}, line {error.lineno})"
+    first = str(error).strip().split("\n")[0].rstrip(".")
+    return first[:200] if first else type(error).__name__
