@@ -155,3 +155,17 @@ def test_the_int8_product_does_not_depend_on_the_width() -> None:
     alone = torch.cat([_product(row[None], weight) for row in x])
     for width in (2, 3, 4, 5, 8, 16):
         assert torch.equal(_product(x[:width], weight), alone[:width])
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="the sums of another library were not studied")
+@pytest.mark.parametrize("start", [1, 30, 190, 250, 380, 384, 500, 1000])
+def test_a_tokens_logits_are_the_same_bits_at_any_width(start: int) -> None:
+    """So that int8 mode, too, writes what plain decoding writes. Seen to fail: two queries instead of four (every
+    start); rows not filled up to 384 (start 1).
+    """
+    runner = FastLlamaRunner(config_of("target"), embedded.stored_weights("target"))
+    tokens = some_tokens(start + 16, 16000)
+    runner.forward(tokens[:start], 0, 1)
+    alone = torch.cat([runner.forward([token], start + i, 1) for i, token in enumerate(tokens[start:])])
+    for width in (2, 3, 4, 5, 8, 16):
+        assert torch.equal(runner.forward(tokens[start : start + width], start, width), alone[:width])
