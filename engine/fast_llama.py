@@ -77,8 +77,10 @@ class FastLlamaRunner:
         self._rows[:, :, :, start : start + len(sources)] = self._rows[:, :, :, list(sources)]
 
     def _mask(self, visible: Tensor) -> Tensor:
-        """What to add to the scores, [queries, rows]. The queries of the heads that share keys stand one behind another,
-        then come those that only fill up; likewise the rows."""
+        """What to add to the scores, [queries, rows].
+
+        The queries of the heads that share keys stand one behind another; behind them, those that only fill up.
+        """
         width, end = visible.shape
         queries = self._heads // self._kv_heads * width
         shape = max(queries, self._least[0]), min(max(end, self._least[1]), self.window)
