@@ -174,10 +174,13 @@ class Session:
             self._status.record(outcome)
             return asker.convert(offer(outcome.text) if outcome.text else None)
 
+        request = self._request(document, where, settings, config)
+        request, shape = context.shaped(request, document.language_id, settings)
         job = Job(
             uri=document.uri,
             cursor=where.cursor,
-            request=self._request(document, where, settings, config),
+            request=request,
+            shape=shape,
             selected=where.selected,
             delay_s=settings.debounce_ms / 1000 if asker.automatic else 0.0,
         )
