@@ -33,8 +33,6 @@ def generate(
     text = TextStream(lambda ids: pair.tokenizer.decode(ids, skip_special_tokens=False), request.stop, prompt.ids[-1:])
     for step in decoder.decode(prompt.ids, request.max_tokens):
         piece = tally.take(step, text, pair.end_tokens)
-        if tally.stop is None and piece and request.until is not None and request.until("".join(tally.pieces)):
-            tally.stop = "stop"
         if tally.stop is None and request.deadline_s is not None and tally.seconds() > request.deadline_s:
             tally.stop = "deadline"
         yield Chunk(piece, len(step.tokens))
@@ -46,8 +44,13 @@ def generate(
 
 
 def encode(pair: LoadedPair, request: CompletionRequest) -> EncodedPrompt:
-    """The prompt of a request, with room for its completion in the pair's context: half of it at the most."""
-    return pair.prompts.build(request, max(pair.context - request.max_tokens, pair.context // 2))
+    """The prompt of a request, with room for its completion in the pair's context."""
+    return pair.prompts.build(request, prompt_room(pair, request.max_tokens))
+
+
+def prompt_room(pair: LoadedPair, max_tokens: int) -> int:
+    """Tokens of the longest prompt; a completion gets half of the context at the most."""
+    return max(pair.context - max_tokens, pair.context // 2)
 
 
 class _Tally:

@@ -48,6 +48,12 @@ class LoadedPair:
     def end_tokens(self) -> frozenset[int]:
         return self.prompts.end_tokens
 
+    @property
+    def reads_other_files(self) -> bool:
+        """Whether the target was trained to see pieces of other files before the document. A checkpoint that was not
+        may say `"other_files": false` in its tokenizer configuration."""
+        return bool(self.tokenizer.init_kwargs.get("other_files", True))
+
     def forget(self) -> None:
         """Empties both models' caches."""
         self.target.forget()

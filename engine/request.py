@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from engine.record import Completion
@@ -55,8 +54,7 @@ class CompletionRequest:
     """The text around a cursor and how to complete it. Line ends are `\\n`.
 
     `deadline_s` counts from the moment the engine takes the request. `stop` strings end the text and are not part of
-    it. `until` is told the text so far after each step, on the thread that decodes; True ends the text there. Raises
-    ValueError for a limit below 1.
+    it. Raises ValueError for a limit below 1.
     """
 
     prefix: str
@@ -68,7 +66,6 @@ class CompletionRequest:
     max_tokens: int = 64
     stop: tuple[str, ...] = ()
     deadline_s: float | None = None
-    until: Callable[[str], bool] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.generation import encode, generate
+from engine.generation import encode, generate, prompt_room
 from engine.loading import LoadedPair, Report, load
 from engine.prompt import EncodedPrompt
 from engine.request import Chunk, CompletionRequest
@@ -78,6 +78,15 @@ class CompletionEngine:
             return {}
         pair = self._pair
         return {"pair": pair.name, "device": pair.device, "dtype": pair.dtype, "drafter": pair.drafter_name}
+
+    @property
+    def reads_other_files(self) -> bool:
+        """Whether the model was trained to see pieces of other files before the document."""
+        return self._pair is not None and self._pair.reads_other_files
+
+    def prompt_room(self, max_tokens: int) -> int:
+        """Tokens of the longest prompt beside a completion of `max_tokens`, once loaded."""
+        return 0 if self._pair is None else prompt_room(self._pair, max_tokens)
 
     async def load(self, report: Report = lambda *_: None) -> None:
         """Loads the models on the worker thread; `report` is called on the event loop. Raises ConfigError, and

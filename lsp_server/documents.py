@@ -7,7 +7,7 @@ names and shifts a list of pointers, so its cost hardly depends on the size of t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -140,9 +140,10 @@ class Documents:
         self._encoding = encoding
         self._open: dict[str, Document] = {}
 
-    def open(self, uri: str, language_id: str, version: int, text: str) -> None:
+    def open(self, uri: str, language_id: str, version: int, text: str) -> Document:
         """Take a document; opening it again replaces it."""
         self._open[uri] = Document(uri, language_id, version, text, self._encoding)
+        return self._open[uri]
 
     def change(self, uri: str, version: int, changes: Iterable[Change]) -> list[Edit]:
         """Make the changes in their order; those to a document never opened are nobody's."""
@@ -157,6 +158,9 @@ class Documents:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __iter__(self) -> Iterator[Document]:
+        return iter(self._open.values())
 
 
 def split_lines(text: str) -> list[str]:

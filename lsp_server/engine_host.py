@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from lsp_server.background import off_loop
 from lsp_server.completer import BackendError
 from lsp_server.settings import Problem, setting_key
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from engine.service import CompletionEngine, EngineError
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 # Fields of EngineConfig that a request carries itself: a change of these needs no other models.
 _PER_REQUEST = ("mode", "temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
@@ -114,9 +113,23 @@ class EngineHost:
         except self._parts.fault as fault:
             raise BackendError(str(fault)) from fault
 
-    def preview(self, request: CompletionRequest) -> EncodedPrompt | None:
-        """The prompt of a request; None while there is no engine."""
-        return self._engine.preview(request) if self._engine is not None and self._engine.ready else None
+    @property
+    def ready(self) -> bool:
+        return self._engine is not None and self._engine.ready
+
+    def preview(self, request: CompletionRequest) -> EncodedPrompt:
+        """The prompt of a request. Only when `ready`."""
+        assert self._engine is not None
+        return self._engine.preview(request)
+
+    @property
+    def reads_other_files(self) -> bool:
+        """Whether the model was trained to see other files beside the document."""
+        return self._engine is not None and self._engine.ready and self._engine.reads_other_files
+
+    def prompt_room(self, max_tokens: int) -> int:
+        """Tokens of the longest prompt beside a completion of that many; 0 while there is no engine."""
+        return self._engine.prompt_room(max_tokens) if self._engine is not None and self._engine.ready else 0
 
     def description(self) -> Mapping[str, str]:
         return self._engine.description if self._engine is not None and self._engine.ready else {}
@@ -188,27 +201,6 @@ class EngineHost:
         self.health = health
         for watcher in list(self.watchers):
             watcher(health)
-
-
-async def off_loop(work: Callable[[], _T]) -> _T:
-    """Run `work` in a daemon thread. asyncio's own pool would hold up the end of the process until it is done."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_T] = loop.create_future()
-
-    def settle(value: _T | None, error: BaseException | None) -> None:
-        if not done.done():
-            done.set_exception(error) if error is not None else done.set_result(value)  # type: ignore[arg-type]
-
-    def run() -> None:
-        try:
-            outcome: tuple[_T | None, BaseException | None] = (work(), None)
-        except BaseException as error:
-            outcome = (None, error)
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle, *outcome)
-
-    threading.Thread(target=run, name="specter-background", daemon=True).start()
-    return await done
 
 
 def _checked(

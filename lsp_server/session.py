@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 from lsp_server import context, exclusions
 from lsp_server.completer import Completer, Job, Listener, Outcome
 from lsp_server.configuration import Configuration
+from lsp_server.context.live import Live, Wanted
+from lsp_server.context.sources import Piece
+from lsp_server.context.workspace import Workspace, resolved
 from lsp_server.documents import Change, Document, Documents, Position
 from lsp_server.engine_host import EngineHost
 from lsp_server.feedback import Feedback
@@ -25,6 +28,8 @@ from lsp_server.wire import Wire
 if TYPE_CHECKING:
     from engine.config import EngineConfig
     from engine.request import CompletionRequest
+
+_MOST_SNIPPETS = 8
 
 
 class RefusedError(Exception):
@@ -65,6 +70,8 @@ class Session:
         self._host = host
         self._folders = list(client.folders)
         self._completer = Completer()
+        self._live = Live(self.documents)
+        self._leads_to: dict[str, str] = {}  # an open document that is a link, and the file behind it
         self._requests = 0
 
     def start(self) -> None:
@@ -76,6 +83,7 @@ class Session:
         """The client has gone."""
         self._status.close()
         self.configuration.close()
+        self._live.close()
 
     def folders_changed(self, added: Iterable[str], removed: Iterable[str]) -> None:
         gone = set(removed)
@@ -83,13 +91,22 @@ class Session:
 
     def opened(self, uri: str, language_id: str, version: int, text: str) -> None:
         self._completer.stop(uri, "closed")  # a document may be opened anew
-        self.documents.open(uri, language_id, version, text)
+        self._leads_to[uri] = resolved(uri)
+        document = self.documents.open(uri, language_id, version, text)
+        if not self._excluded(uri):
+            self._live.opened(document)
 
     def changed(self, uri: str, version: int, changes: Iterable[Change]) -> None:
-        self._completer.edited(uri, self.documents.change(uri, version, changes))
+        edits = self.documents.change(uri, version, changes)
+        self._completer.edited(uri, edits)
+        document = self.documents.get(uri)
+        if document is not None and not self._excluded(uri):
+            self._live.edited(document, edits)
 
     def closed(self, uri: str) -> None:
         self.documents.close(uri)
+        self._live.closed(uri)
+        self._leads_to.pop(uri, None)
         self._completer.stop(uri, "closed")
 
     def complete(self, uri: str, position: Position, selected: Selected | None, asker: Asker) -> Any:
@@ -134,16 +151,16 @@ class Session:
         if document is None:
             raise RefusedError("the document is not open")
         where = place(document, position, None)
-        prompt = None
-        if where is not None and settings is not None and config is not None:
-            prompt = self._host.preview(self._request(document, where, settings, config))
-        if prompt is None:
+        if where is None or settings is None or config is None or not self._host.ready:
             raise RefusedError("the models are not loaded")
+        pieces = self._pieces(document, where, settings, config)
+        prompt = self._host.preview(self._request(document, where, settings, config, pieces))
+        uris = dict(zip(context.snippets(pieces), (piece.uri for piece in pieces), strict=True))
         return {
             "prompt": prompt.text,
             "prefix": prompt.prefix,
             "suffix": prompt.suffix,
-            "snippets": [{"uri": snippet.path, "text": snippet.text} for snippet in prompt.snippets],
+            "snippets": [{"uri": uris[snippet], "text": snippet.text} for snippet in prompt.snippets],
             "tokens": prompt.tokens,
         }
 
@@ -156,7 +173,8 @@ class Session:
 
     def _excluded(self, uri: str) -> bool:
         settings = self.configuration.settings or Settings()
-        return exclusions.excluded(uri, self._folders, settings.exclude)
+        names = {uri, self._leads_to.get(uri, uri)}
+        return any(exclusions.excluded(name, self._folders, settings.exclude) for name in names)
 
     def _start(self, document: Document, where: Place, asker: Asker) -> Any:
         settings, config = self.configuration.settings, self.configuration.engine
@@ -174,13 +192,10 @@ class Session:
             self._status.record(outcome)
             return asker.convert(offer(outcome.text) if outcome.text else None)
 
-        request = self._request(document, where, settings, config)
-        request, shape = context.shaped(request, document.language_id, settings)
         job = Job(
             uri=document.uri,
             cursor=where.cursor,
-            request=request,
-            shape=shape,
+            request=self._request(document, where, settings, config, self._pieces(document, where, settings, config)),
             selected=where.selected,
             delay_s=settings.debounce_ms / 1000 if asker.automatic else 0.0,
         )
@@ -190,9 +205,21 @@ class Session:
         self._tell_busy()
         return task
 
-    def _request(self, document: Document, where: Place, settings: Settings, config: EngineConfig) -> CompletionRequest:
+    def _request(
+        self, document: Document, where: Place, settings: Settings, config: EngineConfig, pieces: Iterable[Piece]
+    ) -> CompletionRequest:
         snapshot = document.snapshot(where.head, where.tail)
-        return context.build(snapshot, self._folders, settings, config, where.selected)
+        snippets = context.snippets(pieces)
+        return context.build(snapshot, self._folders, settings, config, where.selected, snippets)
+
+    def _pieces(self, document: Document, where: Place, settings: Settings, config: EngineConfig) -> tuple[Piece, ...]:
+        """Of other files; by default only for a model that was trained to read them."""
+        most = settings.max_snippets
+        if most is None:
+            most = _MOST_SNIPPETS if self._host.reads_other_files else 0
+        room = self._host.prompt_room(config.max_tokens)
+        workspace = Workspace(tuple(self._folders), settings.exclude)
+        return self._live.pieces(document, where.cursor.line, Wanted.within(room, most, settings.open_files, workspace))
 
     def _tell_busy(self) -> None:
         self._status.busy = self._completer.live > 0

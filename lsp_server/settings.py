@@ -36,7 +36,7 @@ class Settings:
     languages: Mapping[str, bool] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
     open_files: bool = True
-    max_snippets: int = 8
+    max_snippets: int | None = None  # as many as are good for the model
 
     def allows(self, language_id: str) -> bool:
         return self.enabled and self.languages.get(language_id, True)

@@ -11,12 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lsp_server import context
+from lsp_server import context, trim
 from lsp_server.commands import place
 from lsp_server.commands.options import add_engine_options, engine_config
 from lsp_server.commands.terminal import load_pair
 from lsp_server.settings import Settings
-from lsp_server.shape import Shape
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from engine.config import EngineConfig
@@ -38,13 +37,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     config = engine_config(arguments)
-    request = _request(place.parse(arguments.place), config)
-    shape = None
-    if not arguments.raw:
-        request, shape = context.shaped(request, "", Settings())
+    request = _request(place.parse(arguments.place), config, arguments.raw)
     pair = load_pair(config)
     show = _ignore if arguments.json else _write
-    completion = _complete(pair, request, shape, show)
+    completion = _complete(pair, request, arguments.raw, show)
     if arguments.json:
         print(json.dumps(completion.to_json()))
     elif sys.stdout.isatty():
@@ -52,21 +48,19 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _request(cursor: place.Place, config: EngineConfig) -> CompletionRequest:
+def _request(cursor: place.Place, config: EngineConfig, raw: bool) -> CompletionRequest:
     """What the server would ask at this place with its default settings, but with all the time it takes."""
     file, here = cursor.path.absolute(), Path.cwd()
     folder = here if file.is_relative_to(here) else file.parent
     request = context.build(place.snapshot(cursor), [folder.as_uri()], Settings(), config)
-    return replace(request, deadline_s=None)
+    return replace(request, deadline_s=None, stop=() if raw else request.stop)
 
 
-def _complete(
-    pair: LoadedPair, request: CompletionRequest, shape: Shape | None, show: Callable[[str], None]
-) -> Completion:
+def _complete(pair: LoadedPair, request: CompletionRequest, raw: bool, show: Callable[[str], None]) -> Completion:
     """Shows each piece of the text once it is certain; the completion's text is what was kept of it.
 
-    What is printed cannot be taken back. It need not be: of a longer text, the shape keeps an extension of what it
-    keeps of a shorter one. Should a rule ever break that promise, what stands there stays and nothing is added to it.
+    What is printed cannot be taken back. It need not be: of a longer text, `tidy` keeps an extension of what it keeps
+    of a shorter one. Should a rule ever break that promise, what stands there stays and nothing is added to it.
     """
     from engine.generation import generate
 
@@ -75,7 +69,7 @@ def _complete(
         for chunk in chunks:
             text += chunk.text
             done = chunk.completion is not None
-            kept = text if shape is None else shape.shown(text, finished=done)
+            kept = text if raw else trim.tidy(text, request.suffix, finished=done)
             if kept.startswith(shown):
                 show(kept[len(shown) :])
                 shown = kept

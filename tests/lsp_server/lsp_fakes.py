@@ -60,8 +60,6 @@ class FakeEngine:
                     raise piece
                 text += piece
                 yield Chunk(piece)
-                if request.until is not None and request.until(text):
-                    break
             yield Chunk("", completion=completion(text))
         finally:
             try:
@@ -77,6 +75,11 @@ class FakeEngine:
             snippets=request.snippets,
             tokens=7,
         )
+
+    reads_other_files = True
+
+    def prompt_room(self, max_tokens: int) -> int:
+        return 8192 - max_tokens
 
     def usage(self) -> dict[str, Any]:
         return {
@@ -150,6 +153,7 @@ class Client:
         self.messages: list[dict[str, Any]] = []
         self._replies: dict[Any, list[dict[str, Any]]] = {}
         self.settings: Any = None  # for workspace/configuration
+        self.root = "file:///w"
         self._change = asyncio.Event()
 
     def _arrived(self, message: dict[str, Any]) -> None:
@@ -200,7 +204,7 @@ class Client:
             await asyncio.sleep(0)
 
     async def greet(self, options: Any = None, **capabilities: Any) -> Client:
-        params = {"processId": None, "rootUri": "file:///w", "capabilities": capabilities}
+        params = {"processId": None, "rootUri": self.root, "capabilities": capabilities}
         await self.ask("init", "initialize", params | {"initializationOptions": options})
         self.notify("initialized")
         return self
