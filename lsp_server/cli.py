@@ -23,7 +23,7 @@ from engine.config import ConfigError
 from lsp_server import log
 from lsp_server.commands import UserError
 
-COMMANDS = ("complete", "demo", "serve", "doctor", "bench", "prove", "pairs", "export")
+COMMANDS = ("complete", "demo", "serve", "doctor", "bench", "evaluate", "prove", "pairs", "export")
 
 DONE, OURS, USERS, INTERRUPTED = 0, 1, 2, 130
 
