@@ -33,6 +33,8 @@ def generate(
     text = TextStream(lambda ids: pair.tokenizer.decode(ids, skip_special_tokens=False), request.stop, prompt.ids[-1:])
     for step in decoder.decode(prompt.ids, request.max_tokens):
         piece = tally.take(step, text, pair.end_tokens)
+        if tally.stop is None and piece and request.until is not None and request.until("".join(tally.pieces)):
+            tally.stop = "stop"
         if tally.stop is None and request.deadline_s is not None and tally.seconds() > request.deadline_s:
             tally.stop = "deadline"
         yield Chunk(piece, len(step.tokens))

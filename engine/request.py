@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.record import Completion
@@ -54,7 +55,8 @@ class CompletionRequest:
     """The text around a cursor and how to complete it. Line ends are `\\n`.
 
     `deadline_s` counts from the moment the engine takes the request. `stop` strings end the text and are not part of
-    it. Raises ValueError for a limit below 1.
+    it. `until` is told the text so far after each step, on the thread that decodes; True ends the text there. Raises
+    ValueError for a limit below 1.
     """
 
     prefix: str
@@ -66,6 +68,7 @@ class CompletionRequest:
     max_tokens: int = 64
     stop: tuple[str, ...] = ()
     deadline_s: float | None = None
+    until: Callable[[str], bool] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:

@@ -12,8 +12,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from lsp_server import context, trim
+from lsp_server import context
 from lsp_server.documents import Edit, Position
+from lsp_server.shape import Shape
 
 if TYPE_CHECKING:
     from engine.record import Completion
@@ -38,6 +39,7 @@ class Job:
     uri: str
     cursor: Position
     request: CompletionRequest
+    shape: Shape
     selected: str = ""
     delay_s: float = 0.0
 
@@ -152,7 +154,7 @@ class Generation:
         return self._text.startswith(self._typed) or self._typed.startswith(self._text)
 
     def _shown(self, finished: bool) -> str:
-        kept = trim.tidy(self._text, self._job.request.suffix, finished)
+        kept = self._job.shape.shown(self._text, finished)
         return self._job.selected + kept if kept else ""
 
 

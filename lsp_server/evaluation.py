@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lsp_server import context, trim
+from lsp_server import context, shape
 from lsp_server.context.live import Wanted
 from lsp_server.context.recent import Recent
 from lsp_server.context.selection import select
@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from engine.request import CompletionRequest, Snippet
 
 SUFFIXES = (".py", ".js", ".ts", ".tsx", ".mjs")
-RULES = (*SOURCES, "other-files", "path")
+OTHER_FILES = "other-files"  # all of SOURCES
+RULES = (*SOURCES, OTHER_FILES, "path", *sorted(shape.RULES))
 _OPEN = 3  # other files that are open beside a hole
 
 
@@ -84,25 +85,20 @@ def evaluate(
 
     A rule is compared with its absence while all others are as the server has them by default for this pair.
     """
-    default = frozenset({"path"})
-    runs = {rule: (_without(default, rule), _with(default, rule)) for rule in rules}
-    needed = sorted({setup for pair_ in runs.values() for setup in pair_}, key=sorted)
+    default = shape.RULES | {"path"} | (frozenset(SOURCES) if pair.reads_other_files else frozenset())
+    setups = {rule: (default - _members(rule), default | _members(rule)) for rule in rules}
+    needed = list(dict.fromkeys(setup for both in setups.values() for setup in both))
     scores: dict[frozenset[str], list[Score]] = {setup: [] for setup in needed}
     for folder, hole in holes:
-        made = _Completions(pair)
+        texts = _Texts(pair)
         for setup in needed:
-            request = _request(pair, config, folder, hole, setup)
-            scores[setup].append(_score(made.text(request), hole, made.tokens(request)))
+            scores[setup].append(_score(texts, _request(pair, config, folder, hole, setup), hole, setup))
         done()
-    return list(_rows(runs, scores, [hole.kind for _, hole in holes]))
+    return list(_rows(setups, scores, [hole.kind for _, hole in holes]))
 
 
-def _without(default: frozenset[str], rule: str) -> frozenset[str]:
-    return default - (set(SOURCES) if rule == "other-files" else {rule})
-
-
-def _with(default: frozenset[str], rule: str) -> frozenset[str]:
-    return default | (set(SOURCES) if rule == "other-files" else {rule})
+def _members(rule: str) -> frozenset[str]:
+    return frozenset(SOURCES) if rule == OTHER_FILES else frozenset({rule})
 
 
 def _rows(
@@ -116,35 +112,30 @@ def _rows(
             yield Row(rule, kind, [scores[without][i] for i in at], [scores[having][i] for i in at])
 
 
-class _Completions:
-    """What the pair makes of one hole's requests, each computed once."""
+class _Texts:
+    """What the pair writes for one hole's requests, each computed once, and not ended by a rule of shape: what would
+    be shown of a text is the same whether it goes on after its end or not.
+    """
 
     def __init__(self, pair: LoadedPair) -> None:
         self._pair = pair
         self._made: dict[CompletionRequest, tuple[str, int]] = {}
 
-    def text(self, request: CompletionRequest) -> str:
-        return self._completion(request)[0]
-
-    def tokens(self, request: CompletionRequest) -> int:
-        return self._completion(request)[1]
-
-    def _completion(self, request: CompletionRequest) -> tuple[str, int]:
+    def of(self, request: CompletionRequest) -> tuple[str, int]:
+        """(text, tokens of the prompt)"""
         if request not in self._made:
-            self._made[request] = _complete(self._pair, request)
+            self._made[request] = self._write(request)
         return self._made[request]
 
+    def _write(self, request: CompletionRequest) -> tuple[str, int]:
+        from engine.generation import generate
 
-def _complete(pair: LoadedPair, request: CompletionRequest) -> tuple[str, int]:
-    """(the text that would be shown in the end, tokens of the prompt)"""
-    from engine.generation import generate
-
-    text = ""
-    with closing(generate(pair, request, pair.drafter())) as chunks:
-        for chunk in chunks:
-            text += chunk.text
-    assert chunk.completion is not None
-    return trim.tidy(text, request.suffix), chunk.completion.prompt_tokens
+        text = ""
+        with closing(generate(self._pair, request, self._pair.drafter())) as chunks:
+            for chunk in chunks:
+                text += chunk.text
+        assert chunk.completion is not None
+        return text, chunk.completion.prompt_tokens
 
 
 def _request(
@@ -207,7 +198,11 @@ def _text(path: Path) -> Iterable[str]:
         yield path.read_text("utf-8", errors="replace")
 
 
-def _score(text: str, hole: Hole, prompt_tokens: int) -> Score:
-    said, wanted = text.strip(), hole.middle.strip()
-    matcher = SequenceMatcher(None, said, wanted, autojunk=False)
-    return Score(said == wanted, matcher.ratio(), prompt_tokens)
+def _score(texts: _Texts, request: CompletionRequest, hole: Hole, setup: frozenset[str]) -> Score:
+    """Of what the server would show. Spaces around it do not count."""
+    text, prompt_tokens = texts.of(request)
+    language = shape.language_of("", hole.path)
+    wanted = shape.shape_of(request.prefix, request.suffix, language, rules=setup & shape.RULES)
+    shown, middle = wanted.shown(text, finished=True).strip(), hole.middle.strip()
+    similarity = SequenceMatcher(None, shown, middle, autojunk=False).ratio()
+    return Score(shown == middle, similarity, prompt_tokens)

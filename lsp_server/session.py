@@ -192,10 +192,14 @@ class Session:
             self._status.record(outcome)
             return asker.convert(offer(outcome.text) if outcome.text else None)
 
+        pieces = self._pieces(document, where, settings, config)
+        request = self._request(document, where, settings, config, pieces)
+        request, shape = context.shaped(request, document.language_id, settings)
         job = Job(
             uri=document.uri,
             cursor=where.cursor,
-            request=self._request(document, where, settings, config, self._pieces(document, where, settings, config)),
+            request=request,
+            shape=shape,
             selected=where.selected,
             delay_s=settings.debounce_ms / 1000 if asker.automatic else 0.0,
         )

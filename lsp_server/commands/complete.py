@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lsp_server import context, trim
+from lsp_server import context
 from lsp_server.commands import place
 from lsp_server.commands.options import add_engine_options, engine_config
 from lsp_server.commands.terminal import load_pair
 from lsp_server.settings import Settings
+from lsp_server.shape import Shape
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from engine.config import EngineConfig
@@ -37,10 +38,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     config = engine_config(arguments)
-    request = _request(place.parse(arguments.place), config, arguments.raw)
+    request = _request(place.parse(arguments.place), config)
+    shape = None
+    if not arguments.raw:
+        request, shape = context.shaped(request, "", Settings())
     pair = load_pair(config)
     show = _ignore if arguments.json else _write
-    completion = _complete(pair, request, arguments.raw, show)
+    completion = _complete(pair, request, shape, show)
     if arguments.json:
         print(json.dumps(completion.to_json()))
     elif sys.stdout.isatty():
@@ -48,19 +52,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _request(cursor: place.Place, config: EngineConfig, raw: bool) -> CompletionRequest:
+def _request(cursor: place.Place, config: EngineConfig) -> CompletionRequest:
     """What the server would ask at this place with its default settings, but with all the time it takes."""
     file, here = cursor.path.absolute(), Path.cwd()
     folder = here if file.is_relative_to(here) else file.parent
     request = context.build(place.snapshot(cursor), [folder.as_uri()], Settings(), config)
-    return replace(request, deadline_s=None, stop=() if raw else request.stop)
+    return replace(request, deadline_s=None)
 
 
-def _complete(pair: LoadedPair, request: CompletionRequest, raw: bool, show: Callable[[str], None]) -> Completion:
+def _complete(
+    pair: LoadedPair, request: CompletionRequest, shape: Shape | None, show: Callable[[str], None]
+) -> Completion:
     """Shows each piece of the text once it is certain; the completion's text is what was kept of it.
 
-    What is printed cannot be taken back. It need not be: of a longer text, `tidy` keeps an extension of what it keeps
-    of a shorter one. Should a rule ever break that promise, what stands there stays and nothing is added to it.
+    What is printed cannot be taken back. It need not be: of a longer text, the shape keeps an extension of what it
+    keeps of a shorter one. Should a rule ever break that promise, what stands there stays and nothing is added to it.
     """
     from engine.generation import generate
 
@@ -69,7 +75,7 @@ def _complete(pair: LoadedPair, request: CompletionRequest, raw: bool, show: Cal
         for chunk in chunks:
             text += chunk.text
             done = chunk.completion is not None
-            kept = text if raw else trim.tidy(text, request.suffix, finished=done)
+            kept = text if shape is None else shape.shown(text, finished=done)
             if kept.startswith(shown):
                 show(kept[len(shown) :])
                 shown = kept

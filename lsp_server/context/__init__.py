@@ -1,4 +1,4 @@
-"""What the model should see: a snapshot becomes the engine's request.
+"""What the model should see: a snapshot becomes the engine's request, and the shape of its answer.
 
 Line ends are `\\n` here, so that a file gives the same tokens whatever its line ends are.
 """
@@ -6,9 +6,10 @@ Line ends are `\\n` here, so that a file gives the same tokens whatever its line
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lsp_server import exclusions
+from lsp_server import exclusions, shape
 from lsp_server.context.text import normalised
 from lsp_server.documents import Snapshot
 from lsp_server.settings import Settings
@@ -18,7 +19,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import
     from engine.request import CompletionRequest, Snippet
     from lsp_server.context.sources import Piece
 
-__all__ = ["build", "normalised", "snippets"]
+__all__ = ["build", "normalised", "shaped", "snippets"]
 
 
 def build(
@@ -32,18 +33,23 @@ def build(
     """The request for a completion at the snapshot's cursor; `typed` is text to take as written before it."""
     from engine.request import CompletionRequest
 
-    suffix = normalised(snapshot.suffix)
     return CompletionRequest(
         prefix=normalised(snapshot.prefix) + normalised(typed),
-        suffix=suffix,
+        suffix=normalised(snapshot.suffix),
         path=exclusions.relative_path(snapshot.uri, folders) or _name(snapshot.uri),
         repository=_repository(folders),
         snippets=tuple(snippets),
         sampling=config.sampling,
         max_tokens=config.max_tokens,
-        stop=("\n",) if _single_line(settings, suffix) else (),
         deadline_s=settings.deadline_ms / 1000,
     )
+
+
+def shaped(request: CompletionRequest, language_id: str, settings: Settings) -> tuple[CompletionRequest, shape.Shape]:
+    """The request, ending where the suggestion is complete, and what of its text is worth showing."""
+    language = shape.language_of(language_id, request.path)
+    wanted = shape.shape_of(request.prefix, request.suffix, language, settings.multiline)
+    return replace(request, stop=wanted.stop, until=wanted.complete), wanted
 
 
 def snippets(pieces: Iterable[Piece]) -> list[Snippet]:
@@ -51,11 +57,6 @@ def snippets(pieces: Iterable[Piece]) -> list[Snippet]:
     from engine.request import Snippet
 
     return [Snippet(piece.path, piece.text) for piece in pieces]
-
-
-def _single_line(settings: Settings, suffix: str) -> bool:
-    """In the middle of a line, more lines would push its rest down."""
-    return settings.multiline == "never" or (settings.multiline == "auto" and bool(suffix.partition("\n")[0].strip()))
 
 
 def _repository(folders: Sequence[str]) -> str:

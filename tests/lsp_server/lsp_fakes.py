@@ -60,6 +60,8 @@ class FakeEngine:
                     raise piece
                 text += piece
                 yield Chunk(piece)
+                if request.until is not None and request.until(text):
+                    break
             yield Chunk("", completion=completion(text))
         finally:
             try:

@@ -318,3 +318,21 @@ async def test_the_middle_of_a_line_gets_one_line(client: Client) -> None:
     client.request(2, URI, 0, 5)
     await client.reply(2)
     assert [request.stop for request in FakeEngine.made[0].requests] == [("\n",), ()]
+
+
+async def test_the_engine_stops_where_the_suggestion_is_complete(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen to fail without `until` in the request: the engine went on to its end."""
+    said: list[str] = []
+
+    def script(request: object) -> Any:
+        for piece in ["return a", " + b", "\n\n", "def", " sub(", "a, b):"]:
+            said.append(piece)
+            yield piece
+
+    monkeypatch.setattr(FakeEngine, "script", staticmethod(script))
+    client.open(URI, TEXT)
+    client.request(1, URI, 1, 4)
+    assert item_of(await client.reply(1))["insertText"] == "return a + b"
+    assert said[-1] == "def"

@@ -1,0 +1,262 @@
+"""Where a suggestion is complete: rules that read the text so far and say where it ends.
+
+Each rule is a pure function of a `Reading`. It may stop the text (`Stop`), or hold back its end: what comes next will
+decide. A rule that stops a text at some point stops every longer one there, so that what was shown stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from lsp_server.shape.lexer import Lexed, lex
+from lsp_server.shape.place import Place, columns
+
+
+class Stop(NamedTuple):
+    """The text ends at `at`; that was certain when `seen` characters of it were there."""
+
+    seen: int
+    at: int
+
+
+class Ruling(NamedTuple):
+    """What a rule says: the text's end if it has come, and how much of the text is certain until then."""
+
+    stop: Stop | None
+    certain: int
+
+
+class Line(NamedTuple):
+    """A line of a text: its span, and whether its end has come."""
+
+    start: int
+    end: int
+    text: str
+    ended: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A suggestion as far as it is there, at its place."""
+
+    text: str
+    place: Place
+
+    @cached_property
+    def lexed(self) -> Lexed:
+        return lex(self.text, self.place.language, self.place.open)
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        lines, start = [], 0
+        for piece in self.text.split("\n"):
+            end = start + len(piece)
+            lines.append(Line(start, end, piece, end < len(self.text)))
+            start = end + 1
+        return lines
+
+    @cached_property
+    def depths(self) -> dict[int, int]:
+        """Line end -> how much the text has open there; below zero where it closed what was open before it."""
+        base = len(self.place.open)
+        return {at: depth - base for at, depth in self.lexed.depths.items()}
+
+    def goes_on(self, line: Line) -> Ruling:
+        """No stop; certain up to this line, which may yet end the text."""
+        return Ruling(None, len(self.text[: line.start].rstrip()))
+
+    def ends_before(self, line: Line, seen: int) -> Ruling:
+        at = len(self.text[: line.start].rstrip())
+        return Ruling(Stop(seen, at), at)
+
+
+Rule = Callable[[Reading], Ruling]
+
+
+def line_end(reading: Reading) -> Ruling:
+    """One line: it ends where it ends."""
+    first = reading.lines[0]
+    if reading.place.kind == "line" and first.ended:
+        return Ruling(Stop(first.end + 1, first.end), first.end)
+    return Ruling(None, len(reading.text))
+
+
+def closers(reading: Reading) -> Ruling:
+    """A bracket or quote that the document closes itself ends the text."""
+    stray = reading.lexed.stray
+    if len(stray) > reading.place.may_close:
+        at = stray[reading.place.may_close]
+        return Ruling(Stop(at + 1, at), at)
+    return Ruling(None, len(reading.text) - _begun_closer(reading))
+
+
+def _begun_closer(reading: Reading) -> int:
+    """How many of the last characters may be the first of the `*/` that ends what the cursor is in."""
+    last = reading.lexed.open[-1] if reading.lexed.open else None
+    closes = last.closes if last is not None and last.span is not None and last.at < 0 else ""
+    return next((size for size in range(len(closes) - 1, 0, -1) if reading.text.endswith(closes[:size])), 0)
+
+
+def block_end(reading: Reading) -> Ruling:
+    """A line indented less than the block is not of it, nor what follows the bracket that closes the block."""
+    place, text = reading.place, reading.text
+    if place.kind != "block":
+        return Ruling(None, len(text))
+    floor = place.indent if not place.blank or place.line or place.empty_body else columns(_first_line(reading))
+    for line in reading.lines[1:]:
+        depth = reading.depths.get(line.start - 1, 0)
+        if depth < 0 and place.may_close and -depth >= place.may_close:
+            return Ruling(Stop(line.start, line.start - 1), line.start - 1)
+        if depth > 0 or place.language.blocks not in ("indent", "words") or not line.text.strip():
+            continue
+        if columns(line.text) < floor:
+            return _dedent(reading, line, floor)
+    return Ruling(None, len(text))
+
+
+def _dedent(reading: Reading, line: Line, floor: int) -> Ruling:
+    """The line that stands outside of the block: its closing word, if the document has none there yet."""
+    word = reading.place.language.closing_word
+    start = line.start + len(line.text) - len(line.text.lstrip())
+    if word is None or not reading.place.empty_body:
+        return reading.ends_before(line, start + 1)
+    below = next((text for text in reading.place.below if text.strip()), "")
+    if columns(below) == columns(line.text) and word.match(below.lstrip()):
+        return reading.ends_before(line, start + 1)
+    if line.ended:
+        return Ruling(Stop(line.end + 1, line.end), line.end)
+    return reading.goes_on(line)
+
+
+def _first_line(reading: Reading) -> str:
+    return next((line.text for line in reading.lines if line.text.strip()), "")
+
+
+def statement_end(reading: Reading) -> Ruling:
+    """A statement begun before the cursor ends with its line, unless it goes on: brackets, a body, an operator."""
+    place, language = reading.place, reading.place.language
+    if place.kind != "statement":
+        return Ruling(None, len(reading.text))
+    code = reading.lexed.code
+    for number, line in enumerate(reading.lines[:-1]):
+        if reading.depths.get(line.end, 0) > -place.pending:
+            continue
+        whole = (place.line if number == 0 else "") + code[line.start : line.end]
+        whole = whole.rstrip(" \t\0")
+        if not whole.strip() or (language.unfinished is not None and language.unfinished.search(whole)):
+            continue
+        opens = language.opener is not None and language.opener.search(whole) is not None
+        following = next((later for later in reading.lines[number + 1 :] if later.text.strip()), None)
+        if following is None:
+            if not opens and (language.blocks == "indent" or whole.endswith(";")) and columns(whole) <= place.indent:
+                return Ruling(Stop(line.end + 1, line.end), line.end)
+            return Ruling(None, line.end)
+        ruling = _after(reading, line, following)
+        if ruling is not None:
+            return ruling
+    return Ruling(None, len(reading.text))
+
+
+def _after(reading: Reading, line: Line, following: Line) -> Ruling | None:
+    """What the line after a finished one says: None if the statement goes on there."""
+    place, language = reading.place, reading.place.language
+    if columns(following.text) > place.indent:
+        return None
+    word = following.text.strip()
+    start = following.start + len(following.text) - len(following.text.lstrip())
+    if not following.ended and word.isalpha():
+        return reading.goes_on(following)  # it may become `else`
+    for more in (language.goes_on, language.closing_word):
+        if more is not None and more.match(word):
+            return None
+    if len(word) == 1 and not following.ended and not word.isalnum():
+        return reading.goes_on(following)
+    return reading.ends_before(following, start + 2)
+
+
+def paragraph_end(reading: Reading) -> Ruling:
+    """A blank line at the block's own level ends what is added to a block that has something already."""
+    place = reading.place
+    if place.kind != "block" or (place.empty_body and place.language.blocks != "prose"):
+        return Ruling(None, len(reading.text))
+    first = columns(place.line) if place.line else columns(_first_line(reading))
+    last: Line | None = None
+    blank = False
+    for line in reading.lines:
+        if not line.text.strip():
+            blank = blank or (last is not None and line.ended)
+            continue
+        if blank and last is not None and reading.depths.get(last.end, 0) <= 0 and columns(line.text) <= first:
+            return Ruling(Stop(line.start + columns(line.text) + 1, last.end), last.end)
+        blank, last = False, line
+    return Ruling(None, len(reading.text))
+
+
+def suffix_line(reading: Reading) -> Ruling:
+    """A line that the document has next is not suggested again."""
+    place = reading.place
+    following = next((text for text in place.below if text), "")
+    if not any(char.isalnum() for char in following):
+        return Ruling(None, len(reading.text))
+    for number, line in enumerate(reading.lines):
+        text = place.line + line.text if number == 0 else line.text
+        if line.ended and text.rstrip() == following:
+            return reading.ends_before(line, line.end + 1)
+    if text.strip() and following.startswith(text.rstrip()):
+        return reading.goes_on(line)
+    return Ruling(None, len(reading.text))
+
+
+def last_repeat(reading: Reading) -> int:
+    """Of a text that has come to its end: where it begins to say no more than the document's next line."""
+    line, following = reading.lines[-1], next((text for text in reading.place.below if text), "")
+    text = reading.place.line + line.text if len(reading.lines) == 1 else line.text
+    same = text.rstrip() == following and any(char.isalnum() for char in following)
+    return len(reading.text[: line.start].rstrip()) if same else len(reading.text)
+
+
+def loop(reading: Reading) -> Ruling:
+    """What comes for the third time in a row, a line or some lines, is a model going in circles."""
+    lines = [line for line in reading.lines if line.text.strip()]
+    texts = [line.text.rstrip() for line in lines]
+    certain = len(reading.text)
+    for end in range(3, len(lines) + 1):
+        for period in range(1, end // 3 + 1):
+            first, second, third = (texts[end - n * period : end - (n - 1) * period] for n in (3, 2, 1))
+            if first == second == third and _says_something(third) and lines[end - 1].ended:
+                return reading.ends_before(lines[end - period], lines[end - 1].end + 1)
+    for period in range(1, len(lines) // 2 + 1):
+        for begun in range(1, period + 1):  # lines of the third round, the last of them perhaps in part
+            start = len(lines) - begun
+            if start >= 2 * period and _third_round(texts, start, period):
+                certain = min(certain, reading.goes_on(lines[start]).certain)
+    return Ruling(None, certain)
+
+
+def _third_round(texts: list[str], start: int, period: int) -> bool:
+    first, second = texts[start - 2 * period : start - period], texts[start - period : start]
+    *whole, last = texts[start:]
+    return (
+        first == second
+        and _says_something(first)
+        and whole == first[: len(whole)]
+        and first[len(whole)].startswith(last)
+    )
+
+
+def _says_something(lines: list[str]) -> bool:
+    return any(char.isalnum() for line in lines for char in line)
+
+
+RULES: dict[str, Rule] = {
+    "line_end": line_end,
+    "closers": closers,
+    "block_end": block_end,
+    "statement_end": statement_end,
+    "paragraph_end": paragraph_end,
+    "suffix_line": suffix_line,
+    "loop": loop,
+}
