@@ -24,8 +24,9 @@ _FIX = "give a folder with a Hugging Face checkpoint and its tokenizer, a .gguf 
 
 def load_checkpoint(
     key: Literal["target", "draft"], source: str, device: torch.device, dtype: torch.dtype
-) -> tuple[CachedModel, Tokenizer]:
-    """The model `source` (a folder, a .gguf file or an id) and its tokenizer. Raises ConfigError about `key`."""
+) -> tuple[CachedModel, Tokenizer, tuple[int, ...]]:
+    """The model `source` (a folder, a .gguf file or an id), its tokenizer, and the ids that its generation_config.json
+    says to stop at. Raises ConfigError about `key`."""
     folder, options = _locate(key, source)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **options)
@@ -37,7 +38,8 @@ def load_checkpoint(
             **options,
         )
         _require_complete(info)
-        _require_rows(model, vocabulary_size(tokenizer.get_vocab()))
+        vocab = _vocabulary_size(tokenizer)
+        _require_rows(model, vocab)
         runner = TransformersRunner(model.to(device))
     except UnsupportedModelError as error:
         raise ConfigError(key, f"{source}: {error}; choose a model with attention only") from None
@@ -45,7 +47,7 @@ def load_checkpoint(
         raise ConfigError(key, f"{source} does not fit the GPU's memory; choose a smaller pair") from None
     except Exception as error:  # transformers and its parsers raise whatever they like at a damaged file
         raise ConfigError(key, f"{source} cannot be loaded: {_reason(error)}; {_FIX}") from error
-    return CachedModel(runner, vocabulary_size(tokenizer.get_vocab())), cast(Tokenizer, tokenizer)
+    return CachedModel(runner, vocab), cast(Tokenizer, tokenizer), _stop_ids(model)
 
 
 def load_embedded(role: embedded.Role, device: torch.device, dtype: torch.dtype) -> tuple[CachedModel, Tokenizer]:
@@ -92,6 +94,18 @@ def _require_complete(info: dict[str, Any]) -> None:
     missing = sorted({*info.get("missing_keys", ()), *mismatched, *info.get("error_msgs", ())})
     if missing:
         raise ValueError(f"{len(missing)} parameters are missing or have the wrong shape, such as {missing[0]}")
+
+
+def _vocabulary_size(tokenizer: Any) -> int:
+    """Without CodeLlama's `<FILL_ME>`: transformers adds it, to split texts at it, with an id that has no row."""
+    fill = getattr(tokenizer, "fill_token", None)
+    return vocabulary_size({name: token for name, token in tokenizer.get_vocab().items() if name != fill})
+
+
+def _stop_ids(model: Any) -> tuple[int, ...]:
+    """One, several or none."""
+    stop = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    return tuple(stop) if isinstance(stop, list) else () if stop is None else (stop,)
 
 
 def _require_rows(model: Any, vocab: int) -> None:

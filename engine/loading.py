@@ -46,7 +46,8 @@ class LoadedPair:
 
     @property
     def end_tokens(self) -> frozenset[int]:
-        return self.prompts.end_tokens
+        """Those that the models can say: a tokenizer may have special tokens without a row in the embedding."""
+        return frozenset(token for token in self.prompts.end_tokens if token < self.target.vocab)
 
     @property
     def reads_other_files(self) -> bool:
@@ -63,7 +64,7 @@ class LoadedPair:
     def drafter(self) -> Drafter | None:
         """A fresh drafter for one completion; None decodes plainly."""
         if self.drafter_name == "lookup":
-            return LookupDrafter(self.end_tokens, self.prompts.prefix_marker)
+            return LookupDrafter(self.end_tokens, *self.prompts.fim_markers)
         if self.drafter_name == "model" and self.draft is not None:
             return SmallModelDrafter(self.draft, self.end_tokens)
         return None
@@ -78,13 +79,14 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
     report(0.0, f"loading {name}")
     loader = _Loader(config, device)
     target, tokenizer = loader.model("target", target_source)
+    ends = loader.ends
     draft = None
     if draft_source is not None:
         report(0.7, "loading the draft model")
         draft, draft_tokenizer = loader.model("draft", draft_source)
         _require_same_tokens(tokenizer, draft_tokenizer, target_source, draft_source)
     try:
-        prompts = PromptBuilder(tokenizer)
+        prompts = PromptBuilder(tokenizer, ends)
     except LookupError:
         raise ConfigError(
             "target",
@@ -146,6 +148,7 @@ class _Loader:
     def __init__(self, config: EngineConfig, device: torch.device) -> None:
         self._device = device
         self._wanted = config.dtype
+        self.ends: tuple[int, ...] = ()  # what the model loaded last says to stop at
         self.dtype_name = config.dtype if config.dtype != "auto" else _best_dtype(device)
 
     def model(self, key: Key, source: str) -> tuple[CachedModel, Tokenizer]:
@@ -157,7 +160,8 @@ class _Loader:
         dtype = getattr(torch, self.dtype_name)
         if is_embedded:
             return checkpoints.load_embedded(key, self._device, dtype)
-        return checkpoints.load_checkpoint(key, source, self._device, dtype)
+        model, tokenizer, self.ends = checkpoints.load_checkpoint(key, source, self._device, dtype)
+        return model, tokenizer
 
     def _embedded(self, role: Key) -> tuple[CachedModel, Tokenizer]:
         """The embedded model on a CPU, without transformers' modelling code."""

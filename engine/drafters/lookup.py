@@ -23,15 +23,22 @@ _CANDIDATES = 8  # places whose continuations are merged
 class LookupDrafter:
     """Looks the end of the text up in the text itself; every propose is a few scans of an integer array.
 
-    The prompt falls into parts at `markers`: other files, suffix, prefix. The part behind `prefix_marker` is put last:
-    in the document it is what the completion goes on from, wherever it stands in the prompt.
+    The prompt falls into parts at `markers`: other files, suffix, prefix. What stands behind `prefix_marker` is put
+    last, and behind it what already stands behind `middle_marker`: the completion goes on from there.
     """
 
     name = "lookup"
 
-    def __init__(self, markers: frozenset[int], prefix_marker: int) -> None:
+    def __init__(
+        self,
+        markers: frozenset[int],
+        prefix_marker: int,
+        suffix_marker: int | None = None,
+        middle_marker: int | None = None,
+    ) -> None:
         self._markers = markers
-        self._prefix_marker = prefix_marker
+        self._cursor_markers = (prefix_marker, middle_marker)
+        self._suffix_marker = suffix_marker
         self._text = np.empty(0, dtype=np.int32)
         self._length = 0
         self._emitted = 0
@@ -43,12 +50,20 @@ class LookupDrafter:
             self._append([-1 - self._length, *part])
         return iter(())
 
-    def _parts(self, prompt: Sequence[int]) -> list[Sequence[int]]:
+    def _parts(self, prompt: Sequence[int]) -> list[list[int]]:
         """The prompt's texts without their markers, the one before the cursor last."""
-        starts = [index for index, token in enumerate(prompt) if token in self._markers]
-        spans = list(zip([-1, *starts], [*starts, len(prompt)], strict=True))
-        spans.sort(key=lambda span: span[0] >= 0 and prompt[span[0]] == self._prefix_marker)
-        return [prompt[start + 1 : end] for start, end in spans]
+        before_cursor = list[int]()
+        part = list[int]()
+        parts = [part]
+        for token in prompt:
+            if token not in self._markers:
+                part.append(token)
+            elif token in self._cursor_markers:
+                part = before_cursor
+            elif part is not before_cursor or token == self._suffix_marker:  # others in the prefix are its header's
+                part = []
+                parts.append(part)
+        return [*parts, before_cursor] if part is before_cursor else parts
 
     def propose(self, context: Context, limit: int) -> Draft:
         self._append(context.tokens[context.prompt_length + self._emitted :])

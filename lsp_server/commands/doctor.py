@@ -129,10 +129,7 @@ def _tokenizer(pair: LoadedPair) -> Check:
 
 def _fim(pair: LoadedPair) -> Check:
     form = pair.prompts.format
-    markers = (form.suffix, form.prefix) if form.suffix_first else (form.prefix, form.suffix)
-    order = "suffix first" if form.suffix_first else "prefix first"
-    shown = " ".join(marker for marker in (*markers, form.middle) if marker)
-    return Check("fim", "ok", f"{form.name}, {order}: {shown}")
+    return Check("fim", "ok", f"{form.name}, {form.order.replace('-', ' ')}: {' '.join(form.sequence)}")
 
 
 def _self_test(pair: LoadedPair, weights_mb: float) -> Iterator[Check]:

@@ -12,9 +12,10 @@ import gguf
 import pytest
 import torch
 import transformers
+from family_tokenizers import family_tokenizer
 from packaging.version import Version, parse
 from safetensors.torch import load_file, save_file
-from tiny import FIM_MARKERS, byte_tokenizer, uncached_logits, write_checkpoint
+from tiny import FIM_MARKERS, byte_tokenizer, tiny_model, uncached_logits, write_checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from engine import embedded
@@ -302,7 +303,8 @@ def test_a_gguf_file(tmp_path: Path, exact_pair: LoadedPair) -> None:
         assert pair.tokenizer.encode(text, add_special_tokens=False) == ids
     assert pair.end_tokens <= exact_pair.end_tokens
     prompt = pair.prompts.build(HOLES[0], 200)  # prefix first: the file does not say otherwise
-    assert prompt.text == f"<|fim_prefix|>{HOLES[0].prefix}<|fim_suffix|>{HOLES[0].suffix}<|fim_middle|>"
+    before, line = HOLES[0].prefix[:-8], HOLES[0].prefix[-8:]
+    assert prompt.text == f"<|fim_prefix|>{before}<|fim_suffix|>{HOLES[0].suffix}<|fim_middle|>{line}"
     ours, theirs = pair.target.logits(ids, tail=len(ids)), exact_pair.draft.logits(ids, tail=len(ids))
     torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=0)
     assert complete(pair, HOLES[1], plainly=True).tokens > 0
@@ -313,3 +315,28 @@ def test_loaded_weights_are_the_checkpoints(checkpoint: Path) -> None:
     ids = [1, 2, 3, 4, 250]
     model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).eval()
     torch.testing.assert_close(pair.target.logits(ids), uncached_logits(model, ids)[-1:, :260], atol=1e-4, rtol=0)
+
+
+def test_the_checkpoints_own_stop_ids(tmp_path: Path) -> None:
+    """Seen to fail: generation_config.json not read."""
+    folder = write_checkpoint(tmp_path)
+    assert 7 not in load_from(folder).end_tokens
+    for stop, expected in (([7, 8], {7, 8}), (9, {9})):
+        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": stop}))
+        assert expected <= load_from(folder).end_tokens
+
+
+def test_codellama_has_a_token_without_a_row(tmp_path: Path) -> None:
+    """transformers' class adds `<FILL_ME>`. Seen to fail: "more tokens than rows"."""
+    tokenizer = family_tokenizer("codellama")
+    vocabulary = tokenizer.get_vocab()
+    assert vocabulary["<FILL_ME>"] == max(vocabulary.values())
+    tiny_model("llama", max(vocabulary.values())).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    pair = load_from(tmp_path)
+    assert pair.prompts.format.name == "codellama"
+    assert pair.target.vocab == vocabulary["<FILL_ME>"]
+    request = CompletionRequest("x = <FILL_ME>\n", "<PRE>\n", max_tokens=5)
+    assert vocabulary["<FILL_ME>"] not in pair.prompts.build(request, 60).ids
+    assert vocabulary["<FILL_ME>"] not in pair.end_tokens
+    assert complete(pair, request, plainly=True).stop in ("eos", "max_tokens")

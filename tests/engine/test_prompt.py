@@ -14,7 +14,7 @@ from toys import MARKERS, ToyTokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from engine import embedded
-from engine.prompt import FORMATS, PromptBuilder, detect
+from engine.prompt import FAMILIES, PromptBuilder, detect
 from engine.request import CompletionRequest, Snippet
 
 TOKENIZER = AutoTokenizer.from_pretrained(embedded.FOLDER)
@@ -63,32 +63,17 @@ class TestLayout:
     @pytest.mark.parametrize(
         ("order", "expected"),
         [
-            ({}, "<|fim_prefix|>ab<|fim_suffix|>cd<|fim_middle|>"),
-            ({"fim_order": "suffix-first"}, "<|fim_suffix|>cd<|fim_prefix|>ab<|fim_middle|>"),
-            ({"fim_order": "prefix-first"}, "<|fim_prefix|>ab<|fim_suffix|>cd<|fim_middle|>"),
+            ({}, "<|fim_prefix|>a\n<|fim_suffix|>cd<|fim_middle|>b"),
+            ({"fim_order": "no such order"}, "<|fim_prefix|>a\n<|fim_suffix|>cd<|fim_middle|>b"),
+            ({"fim_order": "line-after-middle"}, "<|fim_prefix|>a\n<|fim_suffix|>cd<|fim_middle|>b"),
+            ({"fim_order": "prefix-first"}, "<|fim_prefix|>a\nb<|fim_suffix|>cd<|fim_middle|>"),
+            ({"fim_order": "suffix-first"}, "<|fim_suffix|>cd<|fim_prefix|>a\nb<|fim_middle|>"),
+            ({"fim_order": "prefix-after-middle"}, "<|fim_prefix|><|fim_suffix|>cd<|fim_middle|>a\nb"),
         ],
     )
-    def test_the_prefix_comes_first_unless_the_checkpoint_says_so(self, order, expected: str) -> None:
-        assert PromptBuilder(ToyTokenizer(**order)).build(CompletionRequest("ab", "cd"), 100).text == expected
-
-    @pytest.mark.parametrize(
-        ("name", "text"),
-        [
-            ("qwen", "<|fim_prefix|>P<|fim_suffix|>S<|fim_middle|>"),
-            ("starcoder", "<fim_prefix>P<fim_suffix>S<fim_middle>"),
-            ("santacoder", "<fim-prefix>P<fim-suffix>S<fim-middle>"),
-            ("deepseek", "<｜fim▁begin｜>P<｜fim▁hole｜>S<｜fim▁end｜>"),
-            ("codellama", "▁<PRE>P▁<SUF>S▁<MID>"),
-            ("codestral", "[SUFFIX]S[PREFIX]P"),
-            ("seed-coder", "<[fim-suffix]>S<[fim-prefix]>P<[fim-middle]>"),
-        ],
-    )
-    def test_each_family(self, name: str, text: str) -> None:
-        """Golden strings from the families' own cards and code (B45: a template with the wrong order)."""
-        form = next(form for form in FORMATS if form.name == name)
-        builder = PromptBuilder(byte_tokenizer(*form.markers))
-        assert builder.format == form
-        assert builder.build(CompletionRequest("P", "S"), 100).text == text
+    def test_a_checkpoint_may_name_its_order(self, order, expected: str) -> None:
+        """Else Qwen's: the prefix comes first, but for the line so far."""
+        assert PromptBuilder(ToyTokenizer(**order)).build(CompletionRequest("a\nb", "cd"), 100).text == expected
 
     def test_what_a_family_puts_before_every_text_stands_in_front(self) -> None:
         """DeepSeek, CodeLlama and CodeGemma were never trained without it. Seen to fail: no `_start`."""
@@ -97,11 +82,11 @@ class TestLayout:
         backend = tokenizer.backend_tokenizer
         backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", begin)])
         prompt = PromptBuilder(PreTrainedTokenizerFast(tokenizer_object=backend)).build(CompletionRequest("P"), 50)
-        assert prompt.text == "<s><|fim_prefix|>P<|fim_suffix|><|fim_middle|>"
+        assert prompt.text == "<s><|fim_prefix|><|fim_suffix|><|fim_middle|>P"
 
     def test_no_markers_no_prompts(self) -> None:
         with pytest.raises(LookupError):
-            detect(byte_tokenizer("<|endoftext|>", "<|fim_prefix|>"))
+            detect(["<|endoftext|>", "<|fim_prefix|>"], {})
 
 
 def test_end_tokens() -> None:
@@ -110,7 +95,7 @@ def test_end_tokens() -> None:
     assert PromptBuilder(ToyTokenizer()).end_tokens == set(range(len(MARKERS)))
 
 
-MARKER_TEXTS = sorted({marker for form in FORMATS for marker in form.markers} | set(TOKENIZER.all_special_tokens))
+MARKER_TEXTS = sorted({marker for family in FAMILIES for marker in family.markers} | set(TOKENIZER.all_special_tokens))
 
 
 @given(st.lists(st.one_of(st.sampled_from(MARKER_TEXTS), st.text(max_size=5), st.sampled_from("<|>")), max_size=8))
@@ -188,18 +173,21 @@ def shared(ours: tuple[int, ...], theirs: tuple[int, ...]) -> int:
 
 @pytest.mark.parametrize("budget", [256, 512, 960])
 @pytest.mark.parametrize("start", [1000, 6000])
-def test_a_keystroke_keeps_the_prompt(start: int, budget: int) -> None:
-    """Typing 200 characters, several line ends among them, keeps more than 95 % of the ids in place.
+@pytest.mark.parametrize(("order", "least"), [("suffix-first", 0.95), ("line-after-middle", 0.93)])
+def test_a_keystroke_keeps_the_prompt(order: str, least: float, start: int, budget: int, monkeypatch) -> None:
+    """Typing 200 characters, several line ends among them, keeps more than 93 % of the ids in place.
 
     Seen to fail: a cut that follows the number of tokens, which moved it with up to 21 of 200 keystrokes.
     """
+    monkeypatch.setitem(TOKENIZER.init_kwargs, "fim_order", order)
+    builder = PromptBuilder(TOKENIZER)
     source = Path(argparse.__file__).read_text()
     assert source[start : start + 200].count("\n") > 2
     total = kept = moved = 0
     before: tuple[int, ...] = ()
     for typed in range(201):
         request = CompletionRequest(source[: start + typed], source[start + 200 :], "lib/argparse.py")
-        ids = BUILDER.build(request, budget).ids
+        ids = builder.build(request, budget).ids
         if before:
             total += len(ids)
             same = shared(before, ids)
@@ -209,4 +197,4 @@ def test_a_keystroke_keeps_the_prompt(start: int, budget: int) -> None:
     print(f"budget {budget}, from {start}: {kept / total:.1%} of the ids kept, {moved} of 200 keystrokes moved the cut")
     # One for each step; three more because typing also joins tokens, so that a cut at the brink goes to and fro.
     assert moved <= 200 // (budget // 2) + 3
-    assert kept / total > 0.95
+    assert kept / total > least

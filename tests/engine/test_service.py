@@ -313,7 +313,7 @@ async def test_seeds(served: CompletionEngine) -> None:
 
 async def test_the_preview_is_what_is_sent(served: CompletionEngine) -> None:
     prompt = served.preview(REQUEST)
-    assert prompt.text == "<|fim_prefix|>ab(<|fim_suffix|>)\n<|fim_middle|>"
+    assert prompt.text == "<|fim_prefix|><|fim_suffix|>)\n<|fim_middle|>ab("
     assert (await complete(served, REQUEST)).prompt_tokens == prompt.tokens
 
 
