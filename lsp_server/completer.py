@@ -1,212 +1,160 @@
 """One keystroke's pipeline, from a request for the engine to the text to show. Knows no protocol and no models.
 
-At most one generation lives per document. A newer request, an edit that contradicts the suggestion, the document's
-closing and the client's cancel all end it in one way: its task leaves the engine's stream.
+A request is answered by a generation: one that runs or has ended, if the user has only typed along what it suggests,
+or a new one. At most one lives per document, and everything that ends it does so in one way: it leaves the engine's
+stream. What it had written is kept, so that deleting and undoing return to it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from lsp_server import context
+from lsp_server.answer import Answer, Listener, SupersededError
 from lsp_server.documents import Edit, Position
-from lsp_server.shape import Shape
+from lsp_server.generation import Generation, Job, Stream
+from lsp_server.typed import Typed
 
 if TYPE_CHECKING:
-    from engine.record import Completion
-    from engine.request import Chunk, CompletionRequest
+    from engine.request import CompletionRequest
 
-Reason = Literal["superseded", "edited", "closed"]
-
-
-class SupersededError(Exception):
-    """A newer request for the same document took this one's place."""
-
-
-class BackendError(Exception):
-    """The engine failed at this request; one line, without the user's text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to complete. `cursor` is in code points; `selected` is the popup's text that a suggestion must begin with,
-    and is in the request's prefix already."""
-
-    uri: str
-    cursor: Position
-    request: CompletionRequest
-    shape: Shape
-    selected: str = ""
-    delay_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a generation came to: a text to show or "", measurements if it ran to its end, the fault if it failed."""
-
-    text: str = ""
-    completion: Completion | None = None
-    fault: str | None = None
+_REMEMBERED = 24  # generations; each holds the text around its cursor
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the generations of one client."""
+    """What became of the requests of one client."""
 
     completions: int = 0  # that had a text to show
     cancelled: int = 0
     superseded: int = 0
-
-
-# The engine's stream; raises BackendError.
-Stream = Callable[["CompletionRequest"], AsyncGenerator["Chunk", None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """Who waits for a generation: told the text so far each time it has grown, and what it came to in the end.
-
-    What `ended` returns is the result of the generation's task.
-    """
-
-    grew: Callable[[str], None]
-    ended: Callable[[Outcome], Any]
-
-
-class Generation:
-    """One job while it runs, in the task `task`. Cancelling that task is the client's cancel; `stop` is ours."""
-
-    def __init__(self, job: Job, stream: Stream, listener: Listener, previous: Generation | None) -> None:
-        self._job = job
-        self._stream = stream
-        self._listener = listener
-        self.offered = False  # whether it came to a text to show
-        self._started = False
-        self._stopped: Reason | None = None
-        self._text = ""  # as the model wrote it
-        self._typed = ""  # what the user wrote at the cursor since
-        self.task: asyncio.Task[Any] = asyncio.create_task(self._run(previous))
-
-    def stop(self, reason: Reason) -> None:
-        """End within a cycle of the engine."""
-        if self._stopped is None:
-            self._stopped = reason
-            if self._started:  # a task that is cancelled before it starts could not say why
-                self.task.cancel()
-
-    def follow(self, edits: list[Edit]) -> None:
-        """Go on if the user only typed what is suggested; stop otherwise."""
-        for edit in edits:
-            place = _advanced(self._job.cursor, self._typed)
-            self._typed += context.normalised(edit.text)
-            if edit.start != place or edit.end != place or not self._agrees():
-                self.stop("edited")
-
-    async def _run(self, previous: Generation | None) -> Any:
-        self._started = True
-        try:
-            if self._stopped is not None:
-                return self._stopped_outcome()
-            await self._wait(previous)
-            outcome = await self._generate()
-            self.offered = bool(outcome.text)
-            return self._listener.ended(outcome)
-        except BackendError as fault:
-            return self._listener.ended(Outcome(fault=str(fault)))
-        except asyncio.CancelledError:
-            # As in asyncio.timeout: if the client cancelled as well, its cancel is the one that counts.
-            if self._stopped is None or self.task.uncancel() > 0:
-                raise
-            return self._stopped_outcome()
-
-    def _stopped_outcome(self) -> Any:
-        if self._stopped == "superseded":
-            raise SupersededError
-        return self._listener.ended(Outcome())
-
-    async def _wait(self, previous: Generation | None) -> None:
-        """For the previous generation's end, and for the pause the user asked for."""
-        if previous is not None and not previous.task.done():
-            await asyncio.wait([previous.task])
-        if self._job.delay_s > 0:
-            await asyncio.sleep(self._job.delay_s)
-
-    async def _generate(self) -> Outcome:
-        shown = ""
-        async with aclosing(self._stream(self._job.request)) as chunks:
-            async for chunk in chunks:
-                self._text += chunk.text
-                if not self._agrees():
-                    return Outcome(completion=chunk.completion)
-                if chunk.completion is not None:
-                    return Outcome(self._shown(finished=True), chunk.completion)
-                text = self._shown(finished=False)
-                if len(text) > len(shown):
-                    shown = text
-                    self._listener.grew(text)
-        return Outcome(self._shown(finished=True))
-
-    def _agrees(self) -> bool:
-        return self._text.startswith(self._typed) or self._typed.startswith(self._text)
-
-    def _shown(self, finished: bool) -> str:
-        kept = self._job.shape.shown(self._text, finished)
-        return self._job.selected + kept if kept else ""
+    typed_through: int = 0  # answered by a generation that was there
 
 
 class Completer:
-    """The generations of one client, at most one a document, and their counts."""
+    """The generations of one client. `used_up` is told when the whole of a suggestion has come to stand in a document,
+    and where it ends; `changed` when a generation begins or ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, used_up: Callable[[str, Position], None], changed: Callable[[], None]) -> None:
         self.counts = Counts()
-        self._live: dict[str, Generation] = {}
+        self._answers: dict[str, Answer] = {}
+        self._last: dict[str, Generation] = {}
+        self._remembered: deque[Generation] = deque(maxlen=_REMEMBERED)
+        self._used_up = used_up
+        self._changed = changed
 
     @property
     def live(self) -> int:
-        return len(self._live)
+        return sum(generation.live for generation in self._last.values())
 
     def start(self, job: Job, stream: Stream, listener: Listener) -> asyncio.Task[Any]:
-        """Complete; whatever runs for this document is superseded. The task raises SupersededError in its turn."""
-        previous = self._live.get(job.uri)
-        self.stop(job.uri, "superseded")
-        generation = Generation(job, stream, listener, previous)
-        self._live[job.uri] = generation
-        generation.task.add_done_callback(lambda task: self._ended(job.uri, generation, task))
-        return generation.task
+        """Complete; the task's result is the reply. What was asked for this document before raises SupersededError."""
+        found = self._serving(job)
+        if found is None:
+            generation, typed = self._begin(job, stream), Typed("")
+        else:
+            generation, typed = found
+            self.counts.typed_through += 1
+            self._continue(generation)
+        before = self._answers.get(job.uri)
+        answer = Answer(
+            job,
+            generation,
+            typed,
+            listener,
+            lambda request: self._begin(job, stream, request),
+        )
+        self._answers[job.uri] = answer
+        if before is not None:
+            before.supersede()
+        answer.task.add_done_callback(lambda task: self._ended(job.uri, answer, task))
+        return answer.task
 
-    def stop(self, uri: str, reason: Reason) -> None:
-        generation = self._live.get(uri)
-        if generation is not None:
-            generation.stop(reason)
+    def prepare(self, job: Job, stream: Stream, gives_way: Callable[[], bool]) -> None:
+        """Complete before anybody asks. An edit of another kind ends it, and so does `gives_way`."""
+        if self._serving(job) is None:
+            self._begin(job, stream).start(gives_way)
 
-    def stop_all(self, reason: Reason) -> None:
-        for uri in self._live:
-            self.stop(uri, reason)
+    def stop(self, uri: str) -> None:
+        """Whatever runs for this document; who waits for it gets nothing."""
+        if uri in self._last:
+            self._last[uri].stop()
 
-    def edited(self, uri: str, edits: list[Edit]) -> None:
+    def stop_all(self) -> None:
+        for uri in self._last:
+            self.stop(uri)
+
+    def supersede(self, uri: str) -> None:
+        """A request came that needs no generation."""
+        if uri in self._answers:
+            self._answers[uri].supersede()
+        self.stop(uri)
+
+    def closed(self, uri: str) -> None:
+        self.stop(uri)
+        self._last.pop(uri, None)
+        self.forget(uri)
+
+    def forget(self, uri: str | None = None) -> None:
+        """Answer nothing more from what was written: of a document, or (None) because the settings have changed."""
+        kept = [generation for generation in self._remembered if uri is not None and generation.job.uri != uri]
+        self._remembered = deque(kept, _REMEMBERED)
+
+    def edited(self, uri: str, edits: Sequence[Edit]) -> None:
         """The document was changed by its user."""
-        generation = self._live.get(uri)
-        if generation is not None:
+        generation = self._last.get(uri)
+        if generation is not None and edits:
             generation.follow(edits)
+            end = generation.used_up
+            if end is not None:
+                self._used_up(uri, end)
 
-    def _ended(self, uri: str, generation: Generation, task: asyncio.Task[Any]) -> None:
-        if self._live.get(uri) is generation:
-            del self._live[uri]
+    def _serving(self, job: Job) -> tuple[Generation, Typed] | None:
+        """The latest generation that answers the job, and what was typed since it began. Alternatives come last."""
+        latest = [generation for generation in reversed(self._remembered) if generation.job.uri == job.uri]
+        for generation in sorted(latest, key=lambda generation: generation.alternative):
+            if (typed := generation.serves(job)) is not None:
+                return generation, typed
+        return None
+
+    def _begin(self, job: Job, stream: Stream, alternative: CompletionRequest | None = None) -> Generation:
+        previous = self._last.get(job.uri)
+        if alternative is None:
+            generation = Generation(job, stream, self._changed, previous, self._written(job))
+        else:
+            generation = Generation(
+                replace(job, request=alternative), stream, self._changed, previous, alternative=True
+            )
+        self._remembered.append(generation)
+        self._continue(generation)
+        return generation
+
+    def _written(self, job: Job) -> str:
+        """What was written for the job's place already, by a generation that was stopped."""
+        for generation in reversed(self._remembered):
+            if generation.job.uri == job.uri and not generation.alternative and (text := generation.goes_on(job)):
+                return text
+        return ""
+
+    def _continue(self, generation: Generation) -> None:
+        """From now on, this is the document's one."""
+        uri = generation.job.uri
+        previous = self._last.get(uri)
+        if previous is not None and previous is not generation:
+            previous.stop()
+        self._last[uri] = generation
+        self._changed()
+
+    def _ended(self, uri: str, answer: Answer, task: asyncio.Task[Any]) -> None:
+        if self._answers.get(uri) is answer:
+            del self._answers[uri]
         if task.cancelled():
             self.counts.cancelled += 1
         elif isinstance(task.exception(), SupersededError):
             self.counts.superseded += 1
-        elif generation.offered:
+        elif answer.offered:
             self.counts.completions += 1
-
-
-def _advanced(place: Position, text: str) -> Position:
-    """Where `text`, inserted at `place`, ends."""
-    lines = text.split("\n")
-    if len(lines) == 1:
-        return Position(place.line, place.character + len(text))
-    return Position(place.line + len(lines) - 1, len(lines[-1]))
+        self._changed()

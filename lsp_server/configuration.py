@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
-from lsp_server.completer import BackendError
 from lsp_server.engine_host import EngineHost
+from lsp_server.generation import BackendError
 from lsp_server.handshake import Client
 from lsp_server.settings import Problem, Settings, parse
 from lsp_server.wire import Wire

@@ -184,6 +184,12 @@ def line_end(line: str) -> str:
     return line[-1:] if line.endswith(("\n", "\r")) else ""
 
 
+def indentation(line: str) -> str:
+    """The white space that a line begins with, without its line end."""
+    content = line.rstrip("\r\n")
+    return content[: len(content) - len(content.lstrip())]
+
+
 def code_points(line: str, character: int, encoding: Encoding) -> int:
     """How many code points of `line` the first `character` units hold; a partial one does not count."""
     if encoding == "utf-32" or line.isascii():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lsp_server.background import off_loop
-from lsp_server.completer import BackendError
+from lsp_server.generation import BackendError
 from lsp_server.settings import Problem, setting_key
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ see the document as it was then; what takes time is in the task that they return
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from lsp_server import handshake, jsonrpc, protocol
-from lsp_server.completer import SupersededError
+from lsp_server.answer import SupersededError
 from lsp_server.documents import Change, Position
 from lsp_server.engine_host import EngineHost
 from lsp_server.handshake import Client
@@ -175,18 +175,16 @@ def _streamer(server: Server, token: types.ProgressToken | None) -> Callable[[Su
 
     def grew(suggestion: Suggestion) -> None:
         if token is not None and server.output.idle:
-            items = server.protocol.unstructure(_items(suggestion).items)
+            items = server.protocol.unstructure(_items([suggestion]).items)
             value = {"items": items, "sequence": next(numbers)}
             server.protocol.notify(types.PROGRESS, {"token": token, "value": value})
 
     return grew
 
 
-def _items(suggestion: Suggestion | None) -> types.InlineCompletionList:
+def _items(suggestions: Sequence[Suggestion]) -> types.InlineCompletionList:
     """Never null, which Neovim takes for "leave the old text on screen"; always with a range, without which VS Code
     replaces the rest of the line."""
-    if suggestion is None:
-        return types.InlineCompletionList(items=[])
     return types.InlineCompletionList(
         items=[
             types.InlineCompletionItem(
@@ -194,6 +192,7 @@ def _items(suggestion: Suggestion | None) -> types.InlineCompletionList:
                 range=types.Range(types.Position(*suggestion.start), types.Position(*suggestion.end)),
                 command=types.Command("Specter: accepted", handshake.ACCEPTED, arguments=[suggestion.id]),
             )
+            for suggestion in suggestions
         ]
     )
 

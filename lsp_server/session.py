@@ -5,21 +5,24 @@ Knows the meaning of the protocol's messages but not their form: server.py conve
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lsp_server import context, exclusions
-from lsp_server.completer import Completer, Job, Listener, Outcome
+from lsp_server.answer import Listener, Offer, Outcome
+from lsp_server.completer import Completer
 from lsp_server.configuration import Configuration
 from lsp_server.context.live import Live, Wanted
 from lsp_server.context.sources import Piece
 from lsp_server.context.workspace import Workspace, resolved
-from lsp_server.documents import Change, Document, Documents, Position
+from lsp_server.documents import Change, Document, Documents, Position, indentation
 from lsp_server.engine_host import EngineHost
 from lsp_server.feedback import Feedback
+from lsp_server.generation import Job
 from lsp_server.handshake import Client
+from lsp_server.pace import Pace
 from lsp_server.placement import Place, Selected, place
 from lsp_server.settings import Settings
 from lsp_server.status import Status
@@ -52,11 +55,11 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks for a suggestion: what it grows to is told to `grew`, and `convert` makes the reply."""
+    """Who asks for suggestions: what the first grows to is told to `grew`, and `convert` makes the reply."""
 
     automatic: bool  # asked by the editor while its user types, not by a key
     grew: Callable[[Suggestion], None]
-    convert: Callable[[Suggestion | None], Any]
+    convert: Callable[[Sequence[Suggestion]], Any]
 
 
 class Session:
@@ -69,7 +72,8 @@ class Session:
         self._status = Status(host, wire, client.shows_progress)
         self._host = host
         self._folders = list(client.folders)
-        self._completer = Completer()
+        self._completer = Completer(self._prepare, self._tell_busy)
+        self._pace = Pace()
         self._live = Live(self.documents)
         self._leads_to: dict[str, str] = {}  # an open document that is a link, and the file behind it
         self._requests = 0
@@ -90,7 +94,7 @@ class Session:
         self._folders = [folder for folder in self._folders if folder not in gone] + list(added)
 
     def opened(self, uri: str, language_id: str, version: int, text: str) -> None:
-        self._completer.stop(uri, "closed")  # a document may be opened anew
+        self._completer.closed(uri)  # a document may be opened anew
         self._leads_to[uri] = resolved(uri)
         document = self.documents.open(uri, language_id, version, text)
         if not self._excluded(uri):
@@ -107,7 +111,7 @@ class Session:
         self.documents.close(uri)
         self._live.closed(uri)
         self._leads_to.pop(uri, None)
-        self._completer.stop(uri, "closed")
+        self._completer.closed(uri)
 
     def complete(self, uri: str, position: Position, selected: Selected | None, asker: Asker) -> Any:
         """The asker's reply: at once if there is nothing to be had, otherwise as a task.
@@ -120,8 +124,8 @@ class Session:
             where = place(document, position, selected)
             if where is not None:
                 return self._start(document, where, asker)
-        self._completer.stop(uri, "superseded")
-        return asker.convert(None)
+        self._completer.supersede(uri)
+        return asker.convert([])
 
     def restart_engine(self) -> None:
         if self.configuration.engine is None:
@@ -138,6 +142,7 @@ class Session:
             "completions": counts.completions,
             "cancelled": counts.cancelled,
             "superseded": counts.superseded,
+            "typedThrough": counts.typed_through,
             **self._host.usage(),
             **self.feedback.to_json(),
             "last": {name: value for name, value in measured.items() if name not in ("text", "token_ids")} or None,
@@ -177,44 +182,68 @@ class Session:
         return any(exclusions.excluded(name, self._folders, settings.exclude) for name in names)
 
     def _start(self, document: Document, where: Place, asker: Asker) -> Any:
-        settings, config = self.configuration.settings, self.configuration.engine
-        assert settings is not None
-        assert config is not None
-        id_, language = uuid.uuid4().hex, document.language_id
+        drafter, language = self._host.description().get("drafter", ""), document.language_id
 
-        drafter = self._host.description().get("drafter", "")
-
-        def offer(text: str) -> Suggestion:
-            self.feedback.offered(id_, language, drafter)  # a text that still grows can be accepted, too
-            return Suggestion(id_, text, where.start, where.end)
+        def suggestion(offer: Offer) -> Suggestion:
+            self.feedback.offered(offer.id, language, drafter)  # a text that still grows can be accepted, too
+            return Suggestion(offer.id, offer.text, where.start, where.end)
 
         def ended(outcome: Outcome) -> Any:
             self._status.record(outcome)
-            return asker.convert(offer(outcome.text) if outcome.text else None)
+            if outcome.first_text_s is not None:
+                self._pace.answered(outcome.first_text_s)
+            return asker.convert([suggestion(offer) for offer in outcome.offers])
 
+        job = self._job(document, where)
+        if asker.automatic:
+            job = replace(job, delay_s=self._delay_s())
+        else:
+            job = replace(job, alternatives=context.alternatives(job.request))
+        listener = Listener(lambda offer: asker.grew(suggestion(offer)), ended)
+        return self._completer.start(job, self._host.stream, listener)
+
+    def _prepare(self, uri: str, position: Position) -> None:
+        """The whole of a suggestion stands in the document, up to this place (code points): what may come next?"""
+        document = self.documents.get(uri)
+        if document is None or not self._may_complete(document):
+            return
+        where = place(document, document.wire(position), None)
+        if where is None:
+            return
+        job = self._job(document, where)
+        line = document.lines[position.line]
+        if job.shape.complete("\n") and not line[position.character :].strip():
+            # Then what comes next comes on a new line, indented as this one.
+            job = self._job(document, where, ahead="\n" + indentation(line))
+        self._completer.prepare(job, self._host.stream, lambda: self._host.usage()["waitingRequests"] > 0)
+
+    def _job(self, document: Document, where: Place, ahead: str = "") -> Job:
+        settings, config = self.configuration.settings, self.configuration.engine
+        assert settings is not None
+        assert config is not None
         pieces = self._pieces(document, where, settings, config)
-        request = self._request(document, where, settings, config, pieces)
+        request = self._request(document, where, settings, config, pieces, ahead)
         request, shape = context.shaped(request, document.language_id, settings)
-        job = Job(
-            uri=document.uri,
-            cursor=where.cursor,
-            request=request,
-            shape=shape,
-            selected=where.selected,
-            delay_s=settings.debounce_ms / 1000 if asker.automatic else 0.0,
-        )
-        listener = Listener(lambda text: asker.grew(offer(text)), ended)
-        task = self._completer.start(job, self._host.stream, listener)
-        task.add_done_callback(lambda _: self._tell_busy())
-        self._tell_busy()
-        return task
+        return Job(document.uri, where.cursor, request, shape, where.selected, ahead)
+
+    def _delay_s(self) -> float:
+        settings = self.configuration.settings
+        assert settings is not None
+        wanted = self._pace.delay(time.monotonic())  # measured in any case
+        return wanted if settings.debounce_ms is None else settings.debounce_ms / 1000
 
     def _request(
-        self, document: Document, where: Place, settings: Settings, config: EngineConfig, pieces: Iterable[Piece]
+        self,
+        document: Document,
+        where: Place,
+        settings: Settings,
+        config: EngineConfig,
+        pieces: Iterable[Piece],
+        ahead: str = "",
     ) -> CompletionRequest:
         snapshot = document.snapshot(where.head, where.tail)
         snippets = context.snippets(pieces)
-        return context.build(snapshot, self._folders, settings, config, where.selected, snippets)
+        return context.build(snapshot, self._folders, settings, config, where.selected + ahead, snippets)
 
     def _pieces(self, document: Document, where: Place, settings: Settings, config: EngineConfig) -> tuple[Piece, ...]:
         """Of other files; by default only for a model that was trained to read them."""
@@ -233,5 +262,6 @@ class Session:
         settings = self.configuration.settings
         self._status.enabled = settings is None or settings.enabled
         if not self._status.enabled:
-            self._completer.stop_all("closed")
+            self._completer.stop_all()
+        self._completer.forget()
         self._status.tell()

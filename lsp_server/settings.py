@@ -31,7 +31,7 @@ class Settings:
     enabled: bool = True
     engine: Mapping[str, object] = field(default_factory=dict)
     deadline_ms: int = 5000
-    debounce_ms: int = 0
+    debounce_ms: int | None = None  # None follows the rhythm of typing, see pace.py
     multiline: Multiline = "auto"
     languages: Mapping[str, bool] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ def _settings(given: Mapping[str, object]) -> Settings:
         else:
             values[name] = value
     if values.get("debounce_ms") == "auto":
-        del values["debounce_ms"]  # a newer keystroke cancels at once, so waiting gains nothing by default
+        values["debounce_ms"] = None
     if "exclude" in values:
         values["exclude"] = tuple(values["exclude"])
     return Settings(engine=engine, **values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lsp_server.completer import Outcome
+from lsp_server.answer import Outcome
 from lsp_server.engine_host import EngineHost, Health
 from lsp_server.progress import LoadProgress
 from lsp_server.wire import Wire
@@ -36,8 +36,8 @@ class Status:
         """A completion has ended."""
         if outcome.fault is not None:
             self._fault = outcome.fault
-        elif outcome.completion is not None:
-            self._fault, self.last = "", outcome.completion
+        elif outcome.completions:
+            self._fault, self.last = "", outcome.completions[0]
 
     def tell(self, again: bool = False) -> None:
         """Send the status if it has changed, or if someone just asked for what is not to be had (`again`)."""

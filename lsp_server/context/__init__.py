@@ -66,3 +66,22 @@ def _repository(folders: Sequence[str]) -> str:
 def _name(uri: str) -> str:
     """The last part of a path: what is above it is none of the model's business."""
     return exclusions.path_of(uri).rstrip("/").rpartition("/")[2]
+
+
+# Hot enough to differ, and without the tail that makes nonsense (Holtzman et al., 2019).
+_ALTERNATIVE_TEMPERATURE, _ALTERNATIVE_TOP_P, _ALTERNATIVES = 0.8, 0.95, 4
+
+
+def alternatives(request: CompletionRequest) -> tuple[CompletionRequest, ...]:
+    """Requests for other texts at the same place; some may come to the same."""
+    from engine.request import Sampling
+
+    temperature = max(request.sampling.temperature, _ALTERNATIVE_TEMPERATURE)
+    first = request.sampling.seed or 0
+    return tuple(
+        replace(
+            request,
+            sampling=Sampling("sampled", temperature, top_p=_ALTERNATIVE_TOP_P, seed=first + number),
+        )
+        for number in range(1, _ALTERNATIVES + 1)
+    )

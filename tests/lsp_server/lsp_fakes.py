@@ -86,6 +86,7 @@ class FakeEngine:
     def usage(self) -> dict[str, Any]:
         return {
             "liveGenerations": self.live,
+            "waitingRequests": 0,
             "tokensAfterCancel": 0,
             "cancelToIdleMs": {"p50": 0.0, "p99": 0.0, "max": 0.0},
         }
@@ -232,7 +233,7 @@ class Client:
         params: dict[str, Any] = {
             "textDocument": {"uri": uri},
             "position": {"line": line, "character": character},
-            "context": {"triggerKind": 1, **context},
+            "context": {"triggerKind": 2, **context},
         }
         self.send(
             id=id_,

@@ -17,6 +17,7 @@ from lsp_server.context.live import Live, Wanted
 from lsp_server.context.workspace import Workspace
 from lsp_server.documents import Documents
 from lsp_server.server import Server
+from lsp_server.session import Session
 
 SHOP = "def load_basket(customer):\n    return basket_of(customer)\n"
 MAIN = "from shop import load_basket\n\n" + "x = 1\n" * 60
@@ -43,6 +44,7 @@ class Editor:
     async def request(self, name: str, line: int, character: int = 0) -> CompletionRequest:
         """What the engine was asked."""
         self._asked += 1
+        self.session._completer.forget()  # otherwise the second request at a place is served by the first
         self.client.request(self._asked, self.uri(name), line, character)
         await self.client.reply(self._asked)
         return FakeEngine.made[-1].requests[-1]
@@ -57,11 +59,15 @@ class Editor:
         result: dict[str, Any] = (await self.client.ask(self._asked, "specter/context", params))["result"]
         return result
 
-    async def settled(self) -> None:
-        """Until nothing is looked for any more."""
+    @property
+    def session(self) -> Session:
         server = self.client.connection._session
         assert isinstance(server, Server)
-        if (task := server.session._live._refreshing) is not None:
+        return server.session
+
+    async def settled(self) -> None:
+        """Until nothing is looked for any more."""
+        if (task := self.session._live._refreshing) is not None:
             await asyncio.wait([task])
 
     async def seen(self, name: str, line: int) -> list[tuple[str, str]]:

@@ -37,7 +37,7 @@ def test_the_shapes_in_which_clients_send_them(given: dict[str, Any]) -> None:
 
 def test_later_sources_win() -> None:
     settings, _ = parse({"maxTokens": 10, "deadlineMs": 100}, {"maxTokens": 20}, None, {"debounceMs": "auto"})
-    assert (settings.engine, settings.deadline_ms, settings.debounce_ms) == ({"max_tokens": 20}, 100, 0)
+    assert (settings.engine, settings.deadline_ms, settings.debounce_ms) == ({"max_tokens": 20}, 100, None)
 
 
 @pytest.mark.parametrize(
