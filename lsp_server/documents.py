@@ -91,6 +91,13 @@ class Document:
         content = self.lines[line].rstrip("\r\n")
         return Position(line, code_points(content, position.character, self.encoding))
 
+    def word_before(self, position: Position) -> tuple[str, Position]:
+        """The letters, digits and underscores that end at a wire position, and the one where they begin."""
+        line, character = self.locate(position)
+        before = self.lines[line][:character]
+        size = next((size for size, char in enumerate(reversed(before)) if not _in_word(char)), len(before))
+        return before[character - size :], self.wire(Position(line, character - size))
+
     def wire(self, position: Position) -> Position:
         """The position in code points, in the client's unit."""
         before = self.lines[position.line][: position.character]
@@ -182,6 +189,10 @@ def line_end(line: str) -> str:
     if line.endswith("\r\n"):
         return "\r\n"
     return line[-1:] if line.endswith(("\n", "\r")) else ""
+
+
+def _in_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
 
 
 def indentation(line: str) -> str:

@@ -36,6 +36,7 @@ class Client:
     registers_configuration: bool  # wants to be asked for workspace/didChangeConfiguration
     shows_progress: bool  # window/workDoneProgress/create
     takes_server_cancelled: bool  # -32802 for a superseded request
+    knows_inline_completion: bool  # otherwise it gets its suggestions among its other completions
 
 
 def read(params: object) -> Client:
@@ -57,16 +58,19 @@ def read(params: object) -> Client:
         shows_progress=_at(capabilities, "window", "workDoneProgress") is True,
         # The name that LSP has for semantic tokens; it has none for inline completion yet.
         takes_server_cancelled=_at(capabilities, "textDocument", "inlineCompletion", "serverCancelSupport") is True,
+        knows_inline_completion=isinstance(_at(capabilities, "textDocument", "inlineCompletion"), dict),
     )
 
 
 def answer(client: Client) -> dict[str, Any]:
     """The result of `initialize`."""
+    fallback: dict[str, Any] = {} if client.knows_inline_completion else {"completionProvider": {}}
     return {
         "capabilities": {
             "positionEncoding": client.encoding,
             "textDocumentSync": {"openClose": True, "change": _INCREMENTAL, "save": False},
             "inlineCompletionProvider": {},
+            **fallback,
             "executeCommandProvider": {"commands": list(COMMANDS)},
             "workspace": {"workspaceFolders": {"supported": True, "changeNotifications": True}, "fileOperations": {}},
         },

@@ -247,8 +247,7 @@ def _exactly(wanted: type) -> Callable[[Any, Any], Any]:
 
 
 def _trigger_kind(value: Any, _: Any) -> types.InlineCompletionTriggerKind:
-    """0 was Invoked when the feature was proposed; clients of that time send 1 for what is Automatic, and nothing here
-    depends on that."""
+    """0 was Invoked when the feature was proposed; see `Session._is_automatic` for the 1 of that time."""
     if type(value) is not int:
         raise ValueError("expected int")
     return types.InlineCompletionTriggerKind(value or 1)

@@ -13,7 +13,7 @@ from typing import Any
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
-from lsp_server import handshake, jsonrpc, protocol
+from lsp_server import fallback, handshake, jsonrpc, protocol
 from lsp_server.answer import SupersededError
 from lsp_server.documents import Change, Position
 from lsp_server.engine_host import EngineHost
@@ -103,12 +103,24 @@ def _register_completion(server: Server) -> None:
     @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
     def complete(params: protocol.InlineCompletionParams) -> Any:
         asker = Asker(
-            automatic=params.context.trigger_kind == types.InlineCompletionTriggerKind.Automatic,
+            says_automatic=params.context.trigger_kind == types.InlineCompletionTriggerKind.Automatic,
             grew=_streamer(server, params.partial_result_token),
             convert=_items,
         )
         selected = _selected(params.context.selected_completion_info)
         return session.complete(params.text_document.uri, _position(params.position), selected, asker)
+
+    @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions())
+    def complete_in_list(params: types.CompletionParams) -> Any:
+        uri, position = params.text_document.uri, _position(params.position)
+        document = session.documents.get(uri)
+        word, start = ("", position) if document is None else document.word_before(position)
+        asker = Asker(
+            says_automatic=True,
+            grew=lambda _: None,
+            convert=lambda suggestions: fallback.completion_list(suggestions, word, start),
+        )
+        return session.complete(uri, position, None, asker)
 
     @server.feature(protocol.STATS)
     def stats(params: protocol.StatsParams) -> dict[str, Any]:

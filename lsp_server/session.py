@@ -57,7 +57,7 @@ class Suggestion:
 class Asker:
     """Who asks for suggestions: what the first grows to is told to `grew`, and `convert` makes the reply."""
 
-    automatic: bool  # asked by the editor while its user types, not by a key
+    says_automatic: bool  # asked by the editor while its user types, not by a key; if it numbers the kinds as we do
     grew: Callable[[Suggestion], None]
     convert: Callable[[Sequence[Suggestion]], Any]
 
@@ -77,6 +77,8 @@ class Session:
         self._live = Live(self.documents)
         self._leads_to: dict[str, str] = {}  # an open document that is a link, and the file behind it
         self._requests = 0
+        self._edited: set[str] = set()  # documents changed since the last request for them
+        self._numbers_as_we_do = False
 
     def start(self) -> None:
         """The client is ready (`initialized`)."""
@@ -102,6 +104,7 @@ class Session:
 
     def changed(self, uri: str, version: int, changes: Iterable[Change]) -> None:
         edits = self.documents.change(uri, version, changes)
+        self._edited.add(uri)
         self._completer.edited(uri, edits)
         document = self.documents.get(uri)
         if document is not None and not self._excluded(uri):
@@ -111,6 +114,7 @@ class Session:
         self.documents.close(uri)
         self._live.closed(uri)
         self._leads_to.pop(uri, None)
+        self._edited.discard(uri)
         self._completer.closed(uri)
 
     def complete(self, uri: str, position: Position, selected: Selected | None, asker: Asker) -> Any:
@@ -119,11 +123,12 @@ class Session:
         The task raises SupersededError if a newer request for the document comes first.
         """
         self._requests += 1
+        automatic = self._is_automatic(uri, asker)
         document = self.documents.get(uri)
         if document is not None and self._may_complete(document):
             where = place(document, position, selected)
             if where is not None:
-                return self._start(document, where, asker)
+                return self._start(document, where, asker, automatic)
         self._completer.supersede(uri)
         return asker.convert([])
 
@@ -181,7 +186,15 @@ class Session:
         names = {uri, self._leads_to.get(uri, uri)}
         return any(exclusions.excluded(name, self._folders, settings.exclude) for name in names)
 
-    def _start(self, document: Document, where: Place, asker: Asker) -> Any:
+    def _is_automatic(self, uri: str, asker: Asker) -> bool:
+        """When inline completion was proposed, 1 was what 2 is now. A client that has never sent a 2 may be of that
+        time; but nothing is automatic without an edit."""
+        self._numbers_as_we_do |= asker.says_automatic
+        edited = uri in self._edited
+        self._edited.discard(uri)
+        return asker.says_automatic or (edited and not self._numbers_as_we_do)
+
+    def _start(self, document: Document, where: Place, asker: Asker, automatic: bool) -> Any:
         drafter, language = self._host.description().get("drafter", ""), document.language_id
 
         def suggestion(offer: Offer) -> Suggestion:
@@ -195,7 +208,7 @@ class Session:
             return asker.convert([suggestion(offer) for offer in outcome.offers])
 
         job = self._job(document, where)
-        if asker.automatic:
+        if automatic:
             job = replace(job, delay_s=self._delay_s())
         else:
             job = replace(job, alternatives=context.alternatives(job.request))
