@@ -62,6 +62,8 @@ class Shape:
         return body[:certain].rstrip() if "trail" in self.rules else body[:certain]
 
     def _tidied(self, body: str) -> str:
+        if "closers" in self.rules:
+            body = body[: stops.unbalanced(Reading(body, self.place))]
         if "suffix_line" in self.rules:
             body = body[: stops.last_repeat(Reading(body, self.place))]
         if "overlap" in self.rules:

@@ -16,6 +16,8 @@ Blocks = Literal["indent", "braces", "words", "tags", "prose"]
 class Span:
     """A stretch that brackets do not count in: `opens` is a regular expression, `closes` the text that ends it.
 
+    `opens` begins with a literal character, which is searched for; what must stand before it is looked at behind it.
+
     One that is not `multiline` ends with its line all the same. `hole` begins code within (`${` in a template); the
     bracket that ends that code brings the span back.
     """
@@ -43,6 +45,7 @@ class Language:
     regex: bool = False  # a slash may begin a regular expression
     heredoc: re.Pattern[str] | None = None
     brackets: str = "()[]{}"
+    alone: str = ""  # closing brackets that need no opening one
     grammar: str = ""  # tree-sitter's name
     ids: tuple[str, ...] = ()  # of LSP
     endings: tuple[str, ...] = field(default=())
@@ -55,7 +58,7 @@ def _comment(opens: str, closes: str = "\n") -> Span:
 _DOUBLE, _SINGLE = Span('"', '"'), Span("'", "'")
 _C_COMMENTS = (_comment("//"), _comment(r"/\*", "*/"))
 _HASH = _comment("#")
-_WORD_HASH = _comment(r"(?<![^\s;&|()])#")  # of a shell: `$#` and `a#b` begin none
+_WORD_HASH = _comment(r"#(?<![^\s;&|()]#)")  # of a shell: `$#` and `a#b` begin none
 
 _C_GOES_ON = re.compile(r"[.?:{&|+*/%<>=^]|-[^-]|(?:else|catch|finally|while)\b|!=|instanceof\b|throws\b|where\b")
 _C_UNFINISHED = re.compile(r"(?:[,.=(\[{&|?:+\-*/%<>!~^]|\b(?:else|return|throw|new|in|of|do|try|extends))\s*\Z")
@@ -68,8 +71,8 @@ _PYTHON = Language(
     "python",
     "indent",
     (
-        Span('[rRbBuUfFtT]{0,2}"""', '"""', multiline=True),
-        Span("[rRbBuUfFtT]{0,2}'''", "'''", multiline=True),
+        Span('"""', '"""', multiline=True),
+        Span("'''", "'''", multiline=True),
         _DOUBLE,
         _SINGLE,
         _HASH,
@@ -95,13 +98,13 @@ _C = Language(
 _JAVASCRIPT = replace(
     _C,
     name="javascript",
-    spans=(*_C_COMMENTS, _DOUBLE, _SINGLE, Span("`", "`", multiline=True, hole="${")),
+    spans=(*_C_COMMENTS, _DOUBLE, Span(r"'(?<!\w')", "'"), Span("`", "`", multiline=True, hole="${")),  # no JSX don't
     regex=True,
     grammar="javascript",
     ids=("javascript", "javascriptreact"),
     endings=(".js", ".jsx", ".mjs", ".cjs"),
 )
-_RUST_CHAR = Span(r"b?'(?=\\|[^\w\s]|\w')", "'")  # and not a lifetime
+_RUST_CHAR = Span(r"'(?=\\|[^\w\s]|\w')", "'")  # and not a lifetime
 
 LANGUAGES: tuple[Language, ...] = (
     _PYTHON,
@@ -123,9 +126,9 @@ LANGUAGES: tuple[Language, ...] = (
         name="rust",
         spans=(
             *_C_COMMENTS,
-            Span('b?r##"', '"##', multiline=True, escape=False),
-            Span('b?r#"', '"#', multiline=True, escape=False),
-            Span('b?r"', '"', multiline=True, escape=False),
+            Span('##"(?<=r##")', '"##', multiline=True, escape=False),
+            Span('#"(?<=r#")', '"#', multiline=True, escape=False),
+            Span('"(?<=r")', '"', multiline=True, escape=False),
             Span('"', '"', multiline=True),
             _RUST_CHAR,
         ),
@@ -147,9 +150,9 @@ LANGUAGES: tuple[Language, ...] = (
         name="cpp",
         spans=(
             *_C_COMMENTS,
-            Span(r'R"\(', ')"', multiline=True, escape=False),
+            Span(r'"\((?<=R"\()', ')"', multiline=True, escape=False),
             _DOUBLE,
-            Span(r"(?<![\da-fA-F])'", "'"),
+            Span(r"'(?<![\da-fA-F]')", "'"),
         ),
         grammar="cpp",
         ids=("cpp", "cuda-cpp"),
@@ -160,8 +163,9 @@ LANGUAGES: tuple[Language, ...] = (
         name="csharp",
         spans=(
             *_C_COMMENTS,
-            Span(r'\$?"""', '"""', multiline=True, escape=False),
-            Span(r'(?:@\$?|\$@)"', '"', multiline=True, escape=False),
+            Span('"""', '"""', multiline=True, escape=False),
+            Span(r'"(?<=\$")', '"', hole="{"),
+            Span(r'"(?:(?<=@")|(?<=@\$"))', '"', multiline=True, escape=False),
             _DOUBLE,
             _SINGLE,
         ),
@@ -172,7 +176,15 @@ LANGUAGES: tuple[Language, ...] = (
     Language(
         "ruby",
         "words",
-        (Span("^=begin", "\n=end", "comment", True, False), _HASH, Span('"', '"', multiline=True, hole="#{"), _SINGLE),
+        (
+            Span(r"%(?<![\w)\]]%)[wWiIqQrx]?\[", "]", multiline=True),
+            Span(r"%(?<![\w)\]]%)[wWiIqQrx]?\(", ")", multiline=True),
+            Span(r"%(?<![\w)\]]%)[wWiIqQrx]?\{", "}", multiline=True),
+            Span(r"=begin(?<![^\n]=begin)", "\n=end", "comment", True, False),
+            _HASH,
+            Span('"', '"', multiline=True, hole="#{"),
+            _SINGLE,
+        ),
         opener=re.compile(
             r"^\s*(?:def\s+(?!.*=\s)|class|module|if|unless|while|until|for|begin|case|else|elsif|when|rescue|ensure|in)\b(?!.*\bend\b)"
             r"|\b(?:do|begin|then|if|case)(?:\s*\|[^|]*\|)?\s*\Z|=\s*(?:if|case|begin|unless)\b|\{(?:\s*\|[^|]*\|)?\s*\Z"
@@ -200,16 +212,16 @@ LANGUAGES: tuple[Language, ...] = (
         "words",
         (
             _WORD_HASH,
-            Span(r'(?<!\\)"', '"', multiline=True, hole="$("),
-            Span(r"\$'", "'", multiline=True),
-            Span(r"(?<!\\)'", "'", multiline=True, escape=False),
+            Span(r'"(?<!\\")', '"', multiline=True, hole="$("),
+            Span(r"'(?<=\$')", "'", multiline=True),
+            Span(r"'(?<!\\')", "'", multiline=True, escape=False),
         ),
         opener=re.compile(r"(?:\b(?:then|do|else|in)|\{|\()\s*\Z|^\s*[^\s()]+(?:\s*\|\s*[^\s()]+)*\)\s*\Z"),
         goes_on=re.compile(r"(?:then|do|else|elif|esac)\b|;;|[|&]"),
         unfinished=re.compile(r"(?:\\|\||&&|\{|\()\s*\Z"),
         closing_word=re.compile(r"(?:fi|done|esac)\b|\}|\)"),
         heredoc=re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1"),
-        brackets="{}",  # a `)` may end a case's pattern
+        alone=")",  # ends a pattern of a case
         grammar="bash",
         ids=("shellscript",),
         endings=(".sh", ".bash", ".zsh", ".ksh"),
@@ -217,7 +229,7 @@ LANGUAGES: tuple[Language, ...] = (
     Language(
         "html",
         "tags",
-        (_comment("<!--", "-->"), Span(r'(?<==)"', '"', multiline=True), Span("(?<==)'", "'", multiline=True)),
+        (_comment("<!--", "-->"), Span(r'"(?<==")', '"', multiline=True), Span("'(?<==')", "'", multiline=True)),
         brackets="",
         grammar="html",
         ids=("html", "vue", "svelte", "xml"),
@@ -238,7 +250,7 @@ LANGUAGES: tuple[Language, ...] = (
         name="json",
         spans=(*_C_COMMENTS, _DOUBLE),
         goes_on=re.compile(r"\Z(?!)"),
-        unfinished=re.compile(r"[{\[:,]\s*\Z"),
+        unfinished=re.compile(r"[{\[:]\s*\Z"),
         grammar="json",
         ids=("json", "jsonc", "json5", "jsonl"),
         endings=(".json", ".jsonc", ".json5", ".ipynb"),
@@ -246,7 +258,7 @@ LANGUAGES: tuple[Language, ...] = (
     Language(
         "yaml",
         "indent",
-        (_WORD_HASH, Span(r'(?<![^\s\[{,:])"', '"', multiline=True), Span(r"(?<![^\s\[{,:])'", "'", escape=False)),
+        (_WORD_HASH, Span(r'"(?<![^\s\[{,:]")', '"', multiline=True), Span(r"'(?<![^\s\[{,:]')", "'", escape=False)),
         opener=re.compile(r":(?:\s+[|>][-+0-9]*)?\s*\Z|^\s*-\s*\Z"),
         goes_on=re.compile(r"\Z(?!)"),
         brackets="[]{}",

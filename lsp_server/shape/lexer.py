@@ -16,10 +16,10 @@ from lsp_server.shape.languages import Language, Span
 
 CLOSER = {"(": ")", "[": "]", "{": "}"}
 _REGEX_BEFORE = re.compile(
-    r"(?:[(,=:\[!&|?{};~^+\-*%<>]|\b(?:return|typeof|case|in|of|when|if|unless|and|or))\s*\Z|^\s*\Z"
+    r"(?:[(,=:\[!&|?{;~^+\-*%]|\b(?:return|typeof|case|in|of|when|if|unless|and|or))\s*\Z|^\s*\Z"
 )
 
-_REGEX = Span("/", "/")
+_REGEX, _CLASS = Span("/", "/"), Span("[", "]")
 
 
 class Frame(NamedTuple):
@@ -31,17 +31,24 @@ class Frame(NamedTuple):
     span: Span | None = None
 
 
+class Stray(NamedTuple):
+    """Something that ends, `closes`, at the offset `at`, and did not begin in the text."""
+
+    at: int
+    closes: str
+
+
 @dataclass(frozen=True, slots=True)
 class Lexed:
     """A text read. `code` is as long as the text, with strings and comments blanked (`\\0`), line ends kept.
 
-    `stray` are the offsets of what closes nothing that the text opened: brackets, and the ends of strings. `open` is
-    what is open at the end, outermost first, and `depths[offset of a \\n]` how much was open there.
+    `stray` is what closes nothing that the text opened: brackets, tags and the ends of strings. `open` is what is open
+    at the end, outermost first, and `depths[offset of a \\n]` how much was open there.
     """
 
     code: str
     open: tuple[Frame, ...]
-    stray: tuple[int, ...]
+    stray: tuple[Stray, ...]
     depths: dict[int, int]
 
     @property
@@ -56,10 +63,26 @@ def _tokens(language: Language) -> re.Pattern[str]:
     if language.heredoc is not None:
         parts.insert(0, f"(?P<heredoc>{_renamed(language.heredoc.pattern)})")
     if language.regex:
-        parts.append("(?P<regex>/)")
+        parts.append("(?P<regex>/(?!>)(?<!</))")  # and not of a tag
+    if language.blocks == "tags":
+        parts.append(rf"(?P<element>{_ELEMENT})")
     brackets = "".join(re.escape(char) for char in language.brackets)
-    parts.append(rf"(?P<char>\\?[\n{brackets}])")
-    return re.compile("|".join(parts), re.MULTILINE)
+    parts.append(rf"(?P<char>[\n{brackets}])")
+    return re.compile("|".join(parts))
+
+
+_ELEMENT = r"<(?P<slash>/?)(?P<name>[A-Za-z][\w:.-]*)(?:[^<>\"'/]|/(?!>)|\"[^\"]*\"|'[^']*')*(?P<empty>/?)>"
+_VOID = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
+)
+
+
+@functools.cache
+def _first(language: Language) -> re.Pattern[str]:
+    """The characters that a token may begin with: looking for one of a set is fast."""
+    firsts = {span.opens.lstrip("\\")[0] for span in language.spans} | set(language.brackets)
+    firsts |= ({"/"} if language.regex else set()) | ({"<"} if language.heredoc or language.blocks == "tags" else set())
+    return re.compile("[\n" + "".join(re.escape(char) for char in sorted(firsts)) + "]")
 
 
 def _renamed(heredoc: str) -> str:
@@ -71,6 +94,7 @@ def _renamed(heredoc: str) -> str:
 def _within(span: Span) -> re.Pattern[str]:
     parts = [r"\\(?s:.)"] if span.escape else []
     parts += [re.escape(span.closes)] + ([re.escape(span.hole)] if span.hole else [])
+    parts += [r"\["] if span is _REGEX else []  # of a class, in which a slash is itself
     return re.compile("|".join([*parts, r"\n"]))
 
 
@@ -84,8 +108,9 @@ class _Reader:
         self._text = text
         self._language = language
         self._tokens = _tokens(language)
+        self._first = _first(language)
         self._open: list[Frame] = [frame._replace(at=-1) for frame in open_before]
-        self._stray: list[int] = []
+        self._stray: list[Stray] = []
         self._depths: dict[int, int] = {}
         self._tags: list[str] = []  # of here documents that begin with the next line
         self._code: list[str] = []
@@ -106,14 +131,19 @@ class _Reader:
         self._at = until
 
     def _read_code(self) -> None:
-        match = self._tokens.search(self._text, self._at)
-        if match is None:
+        first = self._first.search(self._text, self._at)
+        if first is None:
             return self._take(len(self._text), False)
+        match = self._tokens.match(self._text, first.start())
+        if match is None:
+            return self._take(first.end(), False)
         kind = match.lastgroup or ""
         self._take(match.start(), False)
         if kind == "tag" or kind == "quote" or kind == "heredoc":
             self._tags.append(match["tag"])
             return self._take(match.end(), False)
+        if kind in ("element", "slash", "name", "empty"):
+            return self._tag(match)
         if kind == "regex":
             return self._slash(match)
         if kind == "char":
@@ -141,12 +171,31 @@ class _Reader:
             self._open.append(Frame(char, CLOSER[char], at))
         elif self._open and self._open[-1].closes == char:
             self._close(at)
-        elif not any(frame.closes == char and frame.at >= 0 for frame in self._open):
-            self._stray.append(at)
+        elif char not in self._language.alone and not self._opened(char):
+            self._stray.append(Stray(at, char))
+
+    def _opened(self, closes: str) -> bool:
+        return any(frame.closes == closes and frame.at >= 0 for frame in self._open)
+
+    def _tag(self, match: re.Match[str]) -> None:
+        name, at = match["name"].lower(), match.start()
+        self._take(match.end(), False)
+        if not match["slash"]:
+            if not match["empty"] and name not in _VOID:
+                self._open.append(Frame(name, name, at))
+            return
+        own = [number for number, frame in enumerate(self._open) if frame.closes == name and frame.at >= 0]
+        if own:
+            del self._open[own[-1] :]  # with what need not be ended, as a list's items
+        elif self._open and self._open[-1].closes == name:
+            self._close(at)
+        else:
+            self._stray.append(Stray(at, name))
 
     def _close(self, at: int) -> None:
-        if self._open.pop().at < 0:
-            self._stray.append(at)
+        frame = self._open.pop()
+        if frame.at < 0:
+            self._stray.append(Stray(at, frame.closes))
 
     def _read_span(self, span: Span) -> None:
         frame = self._open[-1]
@@ -158,10 +207,9 @@ class _Reader:
         found = match.group()
         if found == "\n" and found != span.closes:
             self._take(match.end(), True)
-            self._depths[match.start()] = len(self._open)
-            if not span.multiline:
+            while self._open and (top := self._open[-1].span) is not None and not top.multiline:
                 self._open.pop()
-                self._depths[match.start()] = len(self._open)
+            self._depths[match.start()] = len(self._open)
             return None
         if found == "\n":  # the end of a comment's line is a line end as any
             self._open.pop()
@@ -169,6 +217,8 @@ class _Reader:
         self._take(match.end(), True)
         if span.hole and found == span.hole:
             self._open.append(Frame(found[-1], CLOSER[found[-1]], match.end() - 1))
+        elif span is _REGEX and found == "[":
+            self._open.append(Frame("[", "]", match.start(), _CLASS))
         elif found == span.closes:
             self._close(match.start())
         return None

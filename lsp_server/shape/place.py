@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from lsp_server.shape.languages import Language, Span
+from lsp_server.shape.languages import Language, Span, language_of
 from lsp_server.shape.lexer import Frame, Lexed, lex
 
 Kind = Literal["line", "statement", "block"]
 
-_BEFORE, _AFTER = 1 << 15, 1 << 14  # characters that are read on each side of the cursor
+_BEFORE, _AFTER = 1 << 14, 1 << 13  # characters that are read on each side of the cursor
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`line` is the cursor's line up to the cursor, `rest` what follows there, `below` the lines after that (with no
-    white space at their ends). `open` is what is open at the cursor, outermost first; of it, the text may close the
-    innermost `may_close`: the others are closed below. `pending` of those belong to the cursor's own line.
+    """`line` is the cursor's line up to the cursor, `rest` what follows there, `above` and `below` the lines around it
+    (with no white space at their ends). `open` is what is open at the cursor, outermost first; of it, the text may
+    close the innermost `may_close`: the others are closed below. `pending` of those belong to the cursor's own line.
 
-    `indent` is the indentation (columns) that the statement at the cursor has or should have.
+    `base` is the indentation (columns) of the line that the outermost of those stands in, `indent` the one that the
+    statement at the cursor has or should have.
     """
 
     language: Language
@@ -31,6 +32,7 @@ class Place:
     open: tuple[Frame, ...]
     may_close: int
     pending: int
+    base: int
     indent: int
     empty_body: bool  # a line above opens a body that has nothing yet
     kind: Kind
@@ -48,16 +50,24 @@ class Place:
 
 def place_of(prefix: str, suffix: str, language: Language, multiline: str) -> Place:
     """The place between `prefix` and `suffix`; `multiline` is the user's setting: auto, always or never."""
-    before = prefix[-_BEFORE:]
+    language, prefix, suffix = part_of(language, prefix, suffix)
+    before, after = prefix[-_BEFORE:], suffix[:_AFTER]
     if len(prefix) > _BEFORE:
         before = before.partition("\n")[2] or before
-    after = suffix[:_AFTER]
-    lexed = lex(before, language)
+    lexed = lex(before, language, _open_at(prefix[: len(prefix) - len(before)], language))
+    inside = lexed.inside
     line, rest = before.rpartition("\n")[2], after.partition("\n")[0]
     above = before.split("\n")[:-1]
     code = lexed.code.split("\n")
-    opener = _opener_above(code[:-1], language) if not line.strip() else None
-    may_close, pending = _closable(before, after, lexed, language)
+    opener = None
+    if not line.strip() and inside is None:
+        opener = _opener_above(code[:-1], language)
+    open_ = lexed.open
+    if language.blocks == "tags" and (tag := _TAG_BEGUN.search(before)) is not None:
+        name = tag[1].lower()
+        open_ = (*[f for f in open_ if f.at < tag.start()], Frame(name, name, tag.start()), *open_[-1:][: bool(inside)])
+    may_close, pending = _closable(before, after, open_, language)
+    base = indent_at(before, open_[-may_close].at) if may_close else 0
     indent = columns(line)
     if opener is not None:
         indent = max(indent, columns(opener) + 1)
@@ -67,13 +77,54 @@ def place_of(prefix: str, suffix: str, language: Language, multiline: str) -> Pl
         rest=rest,
         below=tuple(text.rstrip() for text in after.split("\n")[1:40]),
         above=tuple(text.rstrip() for text in above[-20:]),
-        open=lexed.open,
+        open=open_,
         may_close=may_close,
         pending=pending,
+        base=base,
         indent=indent,
         empty_body=opener is not None,
         kind=_kind(line, rest, multiline, lexed, language),
     )
+
+
+_TAG_BEGUN = re.compile(r"<([A-Za-z][\w:.-]*)[^<>]*\Z")
+_PARTS = re.compile(r"<(script|style)\b[^>]*>", re.IGNORECASE)
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#-]*).*$", re.MULTILINE)
+
+
+def part_of(language: Language, prefix: str, suffix: str) -> tuple[Language, str, str]:
+    """In a page's script or style and in a fenced block, that language and what of the text is written in it."""
+    if language.blocks == "tags":
+        *_, last = [None, *_PARTS.finditer(prefix)]
+        end = f"</{last[1].lower()}" if last is not None else ""
+        if last is None or end in prefix[last.end() :].lower():
+            return language, prefix, suffix
+        inner = language_of("javascript" if end == "</script" else "css")
+        return inner, prefix[last.end() :], suffix[: _found(suffix.lower(), end)]
+    if language.name == "markdown":
+        fences = list(_FENCE.finditer(prefix.rpartition("\n")[0]))
+        if len(fences) % 2 == 0:
+            return language, prefix, suffix
+        close = _FENCE.search(suffix, suffix.find("\n") + 1)
+        inner = language_of(fences[-1][1].lower(), f"x.{fences[-1][1].lower()}")
+        return inner, prefix[fences[-1].end() + 1 :], suffix[: close.start() if close else len(suffix)]
+    return language, prefix, suffix
+
+
+def _found(text: str, what: str) -> int:
+    at = text.find(what)
+    return at if at >= 0 else len(text)
+
+
+def _open_at(text: str, language: Language) -> tuple[Frame, ...]:
+    """The string or comment of several lines that a long document's first part ends in, as counting tells."""
+    for span in language.spans:
+        opens = re.split(r"\(\?", span.opens)[0].replace("\\", "")
+        if span.kind == "comment" and span.multiline and text.rfind(opens) > text.rfind(span.closes):
+            return (Frame(opens, span.closes, 0, span),)
+        if span.multiline and opens == span.closes and (len(opens) > 1 or opens == "`") and text.count(opens) % 2:
+            return (Frame(opens, span.closes, 0, span),)
+    return ()
 
 
 def columns(line: str) -> int:
@@ -102,14 +153,16 @@ def _kind(line: str, rest: str, multiline: str, lexed: Lexed, language: Language
 
 
 _BODY = re.compile(
-    r"(?:\)|=>|\b(?:else|do|try|finally|loop|unsafe)"
+    r"(?:\)[^{}()=]*|=>|\b(?:else|do|try|finally|loop|unsafe)"
     r"|\b(?:class|struct|interface|enum|impl|trait|namespace)\b.*)\s*\{\s*\Z"
 )
 
 
 def _opens_body(code: str, rest: str, language: Language) -> bool:
     """Whether the cursor is between the braces of an empty body: `{|}`."""
-    return language.blocks == "braces" and rest.strip()[0] == "}" and _BODY.search(code) is not None
+    if language.blocks != "braces" or rest.strip()[0] != "}":
+        return False
+    return language.name == "css" or _BODY.search(code) is not None
 
 
 def _opener_above(code: list[str], language: Language) -> str | None:
@@ -121,40 +174,68 @@ def _opener_above(code: list[str], language: Language) -> str | None:
     return None
 
 
-def _closable(before: str, after: str, lexed: Lexed, language: Language) -> tuple[int, int]:
+def _closable(before: str, after: str, open_: tuple[Frame, ...], language: Language) -> tuple[int, int]:
     """How many of the innermost open things the document does not close itself, and how many of the cursor's line."""
     line_start = before.rfind("\n") + 1
-    closers = [_Closer(after, at) for at in lex(after, language, lexed.open).stray]
-    whole = len(after) < _AFTER
-    same_line = sum(frame.at >= line_start for frame in lexed.open)
-    closing_it = 0
-    for closer in closers:
-        if closer.line_start and closer.indent < columns(before[line_start:]):
+    count, frames = 0, list(open_)
+    if frames and frames[-1].span is not None and not _ends(frames[-1], after):
+        count = 1
+        frames.pop()
+    closers = iter(_closers(after, language, frames))
+    closer = next(closers, None)
+    here = [frame for frame in reversed(frames) if frame.at >= line_start]
+    closed = unclosed = 0
+    for frame in here:
+        if closer is not None and _closes(closer, frame, before):
+            closer = next(closers, None)
+            closed += 1
+        elif closed and frame.closes != here[0].closes:
+            break  # `{f(|}`: what ends the inner one may not be written, the outer one's end cannot be yet
+        else:
+            unclosed += 1
+    if here:
+        return count + unclosed, unclosed + (count if open_[-1].at >= line_start else 0)
+    for frame in reversed(frames):
+        if (closer is None and len(after) >= _AFTER) or (closer is not None and _closes(closer, frame, before)):
             break
-        closing_it += 1
-    pending = max(0, same_line - closing_it)
-    if pending:
-        return pending, pending
-    count = 0
-    for frame in reversed(lexed.open):
-        if closers and _closes(closers[0], frame, before):
-            return count, 0
-        if not closers and not whole:
-            return count, 0
         count += 1
     return count, 0
 
 
-class _Closer:
-    def __init__(self, text: str, at: int) -> None:
-        line = text[text.rfind("\n", 0, at) + 1 : at]
-        self.char = text[at]
-        self.line_start = "\n" in text[:at] and not line.strip()
-        self.indent = columns(line)
+def _ends(frame: Frame, after: str) -> bool:
+    """Whether the string or comment that the cursor is in ends below, as far as counting can tell."""
+    span = frame.span
+    assert span is not None
+    line = after.partition("\n")[0]
+    if not span.multiline or frame.closes in line:
+        return frame.closes in line
+    if span.kind == "comment":
+        opening = frame.opens.strip()
+        return -1 < after.find(frame.closes) < (after.find(opening) if opening in after else len(after))
+    return after.count(frame.closes) % 2 == 1
+
+
+class _Closer(NamedTuple):
+    closes: str
+    line_start: bool  # of a later line
+    indent: int
+
+
+def _closers(after: str, language: Language, frames: list[Frame]) -> list[_Closer]:
+    found = []
+    for stray in lex(after, language, frames).stray:
+        start = after.rfind("\n", 0, stray.at) + 1
+        line = after[start : stray.at]
+        found.append(_Closer(stray.closes, start > 0 and not line.strip(), columns(line)))
+    return found
 
 
 def _closes(closer: _Closer, frame: Frame, before: str) -> bool:
-    if not frame.closes.startswith(closer.char):
+    if closer.closes != frame.closes:
         return False
-    opened = before[before.rfind("\n", 0, frame.at) + 1 :]
-    return not (closer.line_start and closer.indent < columns(opened.partition("\n")[0]))
+    return not (closer.line_start and closer.indent < indent_at(before, frame.at))
+
+
+def indent_at(text: str, at: int) -> int:
+    """The indentation of the line that the offset is in."""
+    return columns(text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0])

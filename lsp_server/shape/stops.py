@@ -6,6 +6,8 @@ decide. A rule that stops a text at some point stops every longer one there, so 
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,16 +87,26 @@ def line_end(reading: Reading) -> Ruling:
 
 
 def closers(reading: Reading) -> Ruling:
-    """A bracket or quote that the document closes itself ends the text."""
-    stray = reading.lexed.stray
+    """A bracket or quote that the document closes itself ends the text.
+
+    Where the line goes on with something else than that, the text may close and open again: `a) + (b` before `)`.
+    """
+    stray, rest = reading.lexed.stray, reading.place.rest.lstrip()
     if len(stray) > reading.place.may_close:
-        at = stray[reading.place.may_close]
-        return Ruling(Stop(at + 1, at), at)
+        closing = stray[reading.place.may_close]
+        if not rest or rest.startswith(closing.closes) or "\n" in reading.text[closing.at :]:
+            return Ruling(Stop(closing.at + 1, closing.at), closing.at)
+        return Ruling(None, closing.at)
     return Ruling(None, len(reading.text) - _begun_closer(reading))
+
+
+_BEGUN_TAG = re.compile(r"<(?:/[^<>]*)?\Z")
 
 
 def _begun_closer(reading: Reading) -> int:
     """How many of the last characters may be the first of the `*/` that ends what the cursor is in."""
+    if reading.place.language.blocks == "tags" and (begun := _BEGUN_TAG.search(reading.text)) is not None:
+        return len(reading.text) - begun.start()
     last = reading.lexed.open[-1] if reading.lexed.open else None
     closes = last.closes if last is not None and last.span is not None and last.at < 0 else ""
     return next((size for size in range(len(closes) - 1, 0, -1) if reading.text.endswith(closes[:size])), 0)
@@ -106,10 +118,13 @@ def block_end(reading: Reading) -> Ruling:
     if place.kind != "block":
         return Ruling(None, len(text))
     floor = place.indent if not place.blank or place.line or place.empty_body else columns(_first_line(reading))
-    for line in reading.lines[1:]:
+    opener = place.language.opener
+    for before, line in itertools.pairwise(reading.lines):
         depth = reading.depths.get(line.start - 1, 0)
-        if depth < 0 and place.may_close and -depth >= place.may_close:
-            return Ruling(Stop(line.start, line.start - 1), line.start - 1)
+        if place.may_close and -depth >= place.may_close:
+            if opener is None or not opener.search(reading.lexed.code[before.start : before.end].rstrip(" \t\0")):
+                return Ruling(Stop(line.start, line.start - 1), line.start - 1)
+            floor = place.base + 1
         if depth > 0 or place.language.blocks not in ("indent", "words") or not line.text.strip():
             continue
         if columns(line.text) < floor:
@@ -151,13 +166,23 @@ def statement_end(reading: Reading) -> Ruling:
         opens = language.opener is not None and language.opener.search(whole) is not None
         following = next((later for later in reading.lines[number + 1 :] if later.text.strip()), None)
         if following is None:
-            if not opens and (language.blocks == "indent" or whole.endswith(";")) and columns(whole) <= place.indent:
+            if (
+                not opens
+                and (language.blocks in ("indent", "prose") or whole.endswith(";"))
+                and columns(whole) <= place.indent
+            ):
                 return Ruling(Stop(line.end + 1, line.end), line.end)
             return Ruling(None, line.end)
         ruling = _after(reading, line, following)
         if ruling is not None:
             return ruling
     return Ruling(None, len(reading.text))
+
+
+_GOING_ON = (
+    *("else", "elif", "except", "finally", "case", "catch", "while", "when", "rescue", "ensure", "elsif", "in"),
+    *("instanceof", "throws", "where", "then", "do", "end", "fi", "done", "esac"),
+)
 
 
 def _after(reading: Reading, line: Line, following: Line) -> Ruling | None:
@@ -167,8 +192,8 @@ def _after(reading: Reading, line: Line, following: Line) -> Ruling | None:
         return None
     word = following.text.strip()
     start = following.start + len(following.text) - len(following.text.lstrip())
-    if not following.ended and word.isalpha():
-        return reading.goes_on(following)  # it may become `else`
+    if not following.ended and word.isalpha() and any(more.startswith(word) for more in _GOING_ON):
+        return reading.goes_on(following)
     for more in (language.goes_on, language.closing_word):
         if more is not None and more.match(word):
             return None
@@ -210,6 +235,15 @@ def suffix_line(reading: Reading) -> Ruling:
     return Ruling(None, len(reading.text))
 
 
+def unbalanced(reading: Reading) -> int:
+    """Of a text that has come to its end: where it begins to close more than what it may."""
+    stray, may = reading.lexed.stray, reading.place.may_close
+    before, after = ([frame.closes for frame in frames] for frames in (reading.place.open, reading.lexed.open))
+    if len(stray) <= may or any(after == before[: len(before) - count] for count in range(may + 1)):
+        return len(reading.text)
+    return stray[may].at
+
+
 def last_repeat(reading: Reading) -> int:
     """Of a text that has come to its end: where it begins to say no more than the document's next line."""
     line, following = reading.lines[-1], next((text for text in reading.place.below if text), "")
@@ -222,6 +256,8 @@ def loop(reading: Reading) -> Ruling:
     """What comes for the third time in a row, a line or some lines, is a model going in circles."""
     lines = [line for line in reading.lines if line.text.strip()]
     texts = [line.text.rstrip() for line in lines]
+    if texts and lines[0].start == 0:
+        texts[0] = reading.place.line + texts[0]
     certain = len(reading.text)
     for end in range(3, len(lines) + 1):
         for period in range(1, end // 3 + 1):

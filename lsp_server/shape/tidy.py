@@ -8,6 +8,8 @@ from __future__ import annotations
 from lsp_server.shape.place import Place, columns
 from lsp_server.shape.stops import Reading
 
+_LONG = 3  # characters that are no coincidence
+
 
 def lead(text: str, place: Place, indent: bool, space: bool) -> int:
     """How many of the text's first characters double what stands before the cursor: a space, an indentation."""
@@ -47,21 +49,30 @@ def overlap(reading: Reading, strict: bool = True) -> int:
         end = ends.pop()
         for size in range(1, min(end - start, len(rest)) + 1):
             at = end - size
-            if at not in reached and text[at:end] == rest[:size] and (not strict or _droppable(reading, at)):
+            if at not in reached and text[at:end] == rest[:size] and (not strict or _droppable(reading, at, size)):
                 reached.add(at)
                 ends.append(at)
     return min(reached)
 
 
-def _droppable(reading: Reading, at: int) -> bool:
+def _droppable(reading: Reading, at: int, size: int) -> bool:
     """Whether the text can end at `at`: in no word, and with all its brackets closed."""
-    text = reading.text
-    if 0 < at < len(text) and _word(text[at - 1]) and _word(text[at]):
+    text, rest = reading.text, reading.place.rest
+    if size == len(rest) and len(rest.strip()) >= _LONG:
+        return True  # the whole rest of the line, written anew
+    if _one_token(text[at - 1 : at], text[at]) or _one_token(rest[size - 1], rest[size : size + 1]):
         return False
-    if any(stray >= at for stray in reading.lexed.stray):
+    if any(stray.at >= at for stray in reading.lexed.stray):
         return False
     kept = Reading(text[:at], reading.place)
     return len(kept.lexed.open) <= len(reading.place.open)
+
+
+def _one_token(left: str, right: str) -> bool:
+    """Whether two neighbours belong together: letters of a word, dots of an ellipsis."""
+    if not left or not right:
+        return False
+    return (_word(left) and _word(right)) or (left == right and not left.isspace())
 
 
 def _word(char: str) -> bool:
