@@ -164,14 +164,11 @@ def statement_end(reading: Reading) -> Ruling:
         if not whole.strip() or (language.unfinished is not None and language.unfinished.search(whole)):
             continue
         opens = language.opener is not None and language.opener.search(whole) is not None
+        line_ends_it = language.blocks in ("indent", "prose") or whole.endswith(";")
+        if line_ends_it and not opens and columns(whole) <= place.indent:
+            return Ruling(Stop(line.end + 1, line.end), line.end)
         following = next((later for later in reading.lines[number + 1 :] if later.text.strip()), None)
         if following is None:
-            if (
-                not opens
-                and (language.blocks in ("indent", "prose") or whole.endswith(";"))
-                and columns(whole) <= place.indent
-            ):
-                return Ruling(Stop(line.end + 1, line.end), line.end)
             return Ruling(None, line.end)
         ruling = _after(reading, line, following)
         if ruling is not None:

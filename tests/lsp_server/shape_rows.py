@@ -83,7 +83,7 @@ def _calls(language: str, before: str) -> list[Row]:
 
 
 _PYTHON = [
-    Row("python", "an empty body", "def f(a):\n    ‸\n\nx = 1\n", "b = a\n\n    return\n\ndef g", "b = a\n\n    return"),
+    Row("python", "an empty body", "def f():\n    ‸\n\nx = 1\n", "b()\n\n    return\n\ndef g", "b()\n\n    return"),
     Row("python", "an empty body at the margin", "def f(a):\n‸\n", "    return a\n\ndef g():", "    return a"),
     Row("python", "an opener's body", "if a‸\n", ":\n    b()\nelse:\n    c()\nd()", ":\n    b()\nelse:\n    c()"),
     Row("python", "the end of a statement", "x = ‸\ny = 2\n", "1\ny = 2\n", "1"),
