@@ -12,7 +12,7 @@ Device = Literal["auto", "cuda", "cpu"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 DrafterName = Literal["auto", "none", "model", "lookup"]
 
-EMBEDDED = "embedded"
+EMBEDDED, AUTO = "embedded", "auto"  # pairs
 
 
 class ConfigError(Exception):

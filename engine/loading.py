@@ -11,13 +11,14 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from engine import embedded
-from engine.config import EMBEDDED, ConfigError, DrafterName, EngineConfig
+from engine.config import AUTO, EMBEDDED, ConfigError, DrafterName, EngineConfig
 from engine.drafters import Drafter
 from engine.drafters.lookup import LookupDrafter
 from engine.drafters.small_model import SmallModelDrafter
 from engine.fast_llama import FastLlamaRunner
+from engine.local_models import is_here
 from engine.model import CachedModel, vocabulary_size
-from engine.pairs import known_pair
+from engine.pairs import KnownPair, fitting, known_pair
 from engine.prompt import PromptBuilder, Tokenizer
 
 Report = Callable[[float, str], None]  # fraction done, what is being done
@@ -75,7 +76,7 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()  # what matters is raised; the rest would garble the terminal
     device = _device(config.device)
-    name, target_source, draft_source = _sources(config)
+    name, target_source, draft_source = _sources(config, device)
     report(0.0, f"loading {name}")
     loader = _Loader(config, device)
     target, tokenizer = loader.model("target", target_source)
@@ -109,12 +110,13 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
     )
 
 
-def _sources(config: EngineConfig) -> tuple[str, str, str | None]:
+def _sources(config: EngineConfig, device: torch.device) -> tuple[str, str, str | None]:
     """(name of the pair, target, draft or None)."""
     if config.target is None:
-        pair = known_pair(config.pair)
+        pair = best_pair_here(device) if config.pair == AUTO else known_pair(config.pair)
         name = pair.name
-        target, draft = (EMBEDDED, EMBEDDED) if name == EMBEDDED else (pair.target, pair.draft)
+        small = None if pair.draft is None else pair.draft.id
+        target, draft = (EMBEDDED, EMBEDDED) if name == EMBEDDED else (pair.target.id, small)
     else:
         name, target, draft = Path(config.target).name, config.target, None
     if config.draft is not None:
@@ -124,6 +126,16 @@ def _sources(config: EngineConfig) -> tuple[str, str, str | None]:
     if config.drafter == "model" and draft is None:
         raise ConfigError("drafter", "'model' needs a draft model; give --draft PATH_OR_ID or choose --drafter none")
     return name, target, draft
+
+
+def best_pair_here(device: torch.device) -> KnownPair:
+    """The largest pair in the Hugging Face cache that fits the GPU's free memory; else, and on a CPU, the embedded."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info()
+        for pair in fitting(free / 1e9):
+            if is_here(pair):
+                return pair
+    return known_pair(EMBEDDED)
 
 
 def _drafter_name(config: EngineConfig, draft: CachedModel | None) -> DrafterName:

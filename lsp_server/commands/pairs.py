@@ -4,49 +4,62 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
+from typing import Any
 
 from engine.config import EMBEDDED
-from engine.pairs import KNOWN_PAIRS, KnownPair
+from engine.local_models import is_here, presence
+from engine.pairs import KNOWN_PAIRS, KnownModel, KnownPair
 
 SUMMARY = "list the known target/draft pairs"
 
-_HERE, _PARTLY, _ABSENT = "on this machine", "partly on this machine", "not on this machine"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """It has no options."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.json:
+        print(json.dumps({"pairs": [_document(pair) for pair in KNOWN_PAIRS]}))
+        return 0
     print(f"{'PAIR':22}{'MEMORY':>8}  {'FIM FORMAT':20}LICENCE")
     for pair in KNOWN_PAIRS:
         print("\n" + "\n".join(_lines(pair)))
-    print("\nMemory is both models' weights. `specter complete --pair NAME …` uses a pair;")
-    print("what is not on this machine comes from huggingface.co the first time.")
+    print("\nMemory: both models' weights in bfloat16, and their caches at 8,192 tokens.")
+    print("`specter complete --pair NAME …` uses one; `--pair auto` the best here that fits")
+    print("the GPU. What is not here comes from huggingface.co the first time.")
     return 0
 
 
 def _lines(pair: KnownPair) -> list[str]:
-    lines = [f"{pair.name:22}{pair.memory_gb:>5.4g} GB  {pair.fim:20}{pair.licence}"]
-    models = {"target": pair.target, "draft": pair.draft or "none"}
-    for role, model in models.items():
-        where = _HERE if pair.name == EMBEDDED else "" if pair.draft is None and role == "draft" else presence(model)
-        lines.append(f"  {role:8}{model:40}{where}".rstrip())
+    lines = [f"{pair.name:22}{pair.memory_gb:>5.2f} GB  {pair.fim:20}{pair.licence}"]
+    for role, model in _roles(pair):
+        name, where = ("none", "") if model is None else (model.id, _presence(pair, model))
+        lines.append(f"  {role:8}{name:40}{where}".rstrip())
     return lines
 
 
-def presence(model: str) -> str:
-    """Whether the Hugging Face cache holds the model's weights. Asks no network."""
-    from huggingface_hub import try_to_load_from_cache
+def _document(pair: KnownPair) -> dict[str, Any]:
+    """`here`: whether nothing would have to be downloaded."""
+    models = {
+        role: None
+        if model is None
+        else {"model": model.id, "parameters": round(model.billions * 1e9), "presence": _presence(pair, model)}
+        for role, model in _roles(pair)
+    }
+    memory = round(pair.memory_gb, 2)
+    return {
+        "name": pair.name,
+        **models,
+        "fim": pair.fim,
+        "memoryGb": memory,
+        "licence": pair.licence,
+        "here": is_here(pair),
+    }
 
-    config = try_to_load_from_cache(model, "config.json")
-    if not isinstance(config, str):
-        return _ABSENT
-    folder = Path(config).parent
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-        return _HERE if all((folder / shard).is_file() for shard in shards) else _PARTLY
-    weights = ("model.safetensors", "pytorch_model.bin")
-    return _HERE if any((folder / name).is_file() for name in weights) else _PARTLY
+
+def _roles(pair: KnownPair) -> tuple[tuple[str, KnownModel | None], ...]:
+    return ("target", pair.target), ("draft", pair.draft)
+
+
+def _presence(pair: KnownPair, model: KnownModel) -> str:
+    return "on this machine" if pair.name == EMBEDDED else presence(model.id)

@@ -171,7 +171,7 @@ def test_a_recurrent_model(tmp_path: Path) -> None:
     [
         ({"device": "tpu"}, "device", "'tpu' is not possible; use one of auto, cuda, cpu"),
         ({"dtype": "int3"}, "dtype", "use one of"),
-        ({"pair": "nonesuch"}, "pair", "'nonesuch' is unknown; use one of embedded, "),
+        ({"pair": "nonesuch"}, "pair", "'nonesuch' is unknown; use auto or one of embedded, "),
         ({"drafter": "model", "draft": "none"}, "drafter", "'model' needs a draft model"),
     ],
 )

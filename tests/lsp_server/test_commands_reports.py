@@ -235,6 +235,20 @@ class TestPairs:
         for pair in KNOWN_PAIRS:
             assert re.search(rf"^{pair.name} .*{re.escape(pair.fim)} .*{re.escape(pair.licence)}$", out, re.MULTILINE)
 
+    def test_json(self, capsys):
+        """For the editors, which should not have to read a table."""
+        assert main(["pairs", "--json"]) == 0
+        out, _ = capsys.readouterr()
+        document = {pair["name"]: pair for pair in json.loads(out)["pairs"]}
+        assert list(document) == [pair.name for pair in KNOWN_PAIRS]
+        assert document["embedded"]["here"] is True
+        assert document["codestral-22b"]["draft"] is None
+        large = document["qwen2.5-coder-32b"]
+        assert large["target"]["model"] == "Qwen/Qwen2.5-Coder-32B"
+        assert large["target"]["parameters"] == 32_800_000_000
+        assert large["draft"]["presence"] in ("on this machine", "partly on this machine", "not on this machine")
+        assert (large["fim"], large["licence"], large["memoryGb"]) == ("qwen", "Apache-2.0", 68.84)
+
     def test_presence(self, tmp_path, monkeypatch, capsys):
         """Failed with "on this machine" as soon as the configuration is there: a download may have been broken off."""
         import huggingface_hub.constants
