@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
 from engine.config import EMBEDDED
+from engine.download import DownloadError, download
 from engine.local_models import is_here, presence
-from engine.pairs import KNOWN_PAIRS, KnownModel, KnownPair
+from engine.pairs import KNOWN_PAIRS, KnownModel, KnownPair, known_pair
+from lsp_server.commands import UserError
 
 SUMMARY = "list the known target/draft pairs"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--download", metavar="NAME", help="fetch that pair's models from huggingface.co and leave")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of the table")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.download is not None:
+        return _download(known_pair(arguments.download))
     if arguments.json:
         print(json.dumps({"pairs": [_document(pair) for pair in KNOWN_PAIRS]}))
         return 0
@@ -27,6 +33,25 @@ def run(arguments: argparse.Namespace) -> int:
     print("\nMemory: both models' weights in bfloat16, and their caches at 8,192 tokens.")
     print("`specter complete --pair NAME …` uses one; `--pair auto` the best here that fits")
     print("the GPU. What is not here comes from huggingface.co the first time.")
+    return 0
+
+
+def _download(pair: KnownPair) -> int:
+    shows = sys.stderr.isatty()
+
+    def show(fraction: float, message: str) -> None:
+        if shows:
+            print(f"\r\x1b[K{fraction:4.0%} {message}", end="", file=sys.stderr, flush=True)
+
+    if not is_here(pair):
+        try:
+            download(pair, show)
+        except DownloadError as error:
+            raise UserError(f"{pair.name}: {error}") from None
+        finally:
+            if shows:
+                print(file=sys.stderr)
+    print(f"{pair.name} is on this machine")
     return 0
 
 
