@@ -166,12 +166,17 @@ def _opens_body(code: str, rest: str, language: Language) -> bool:
 
 
 def _opener_above(code: list[str], language: Language) -> str | None:
-    """The line above the cursor, if a body comes after it."""
-    for line in reversed(code):
-        if line.strip(" \t\0"):
-            opens = language.opener is not None and language.opener.search(line.rstrip(" \t\0"))
-            return line if opens else None
-    return None
+    """The first line of the statement above the cursor, if a body comes after it."""
+    lines = [line.rstrip(" \t\0") for line in code]
+    number = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].strip(" \t\0")), None)
+    if number is None or language.opener is None or not language.opener.search(lines[number]):
+        return None
+    depth = 0
+    for line in lines[number::-1]:
+        depth += sum(char in ")]" for char in line) - sum(char in "([" for char in line)
+        if depth <= 0:
+            return line
+    return lines[number]
 
 
 def _closable(before: str, after: str, open_: tuple[Frame, ...], language: Language) -> tuple[int, int]:
@@ -193,13 +198,38 @@ def _closable(before: str, after: str, open_: tuple[Frame, ...], language: Langu
             break  # `{f(|}`: what ends the inner one may not be written, the outer one's end cannot be yet
         else:
             unclosed += 1
-    if here:
-        return count + unclosed, unclosed + (count if open_[-1].at >= line_start else 0)
-    for frame in reversed(frames):
-        if (closer is None and len(after) >= _AFTER) or (closer is not None and _closes(closer, frame, before)):
+    pending = unclosed + (count if count and open_[-1].at >= line_start else 0)
+    count += unclosed
+    if closed:
+        return count, pending
+    for frame in frames[: len(frames) - len(here)][::-1]:
+        left = _left(after, indent_at(before, frame.at)) if _in_lines(frame, language) else len(after)
+        if left == len(after) and closer is None and left >= _AFTER:
+            break  # it may be closed further below
+        if closer is not None and closer.at < left and _closes(closer, frame, before):
             break
         count += 1
-    return count, 0
+    return count, pending
+
+
+def _in_lines(frame: Frame, language: Language) -> bool:
+    """Whether what is in these brackets is indented deeper than the line that they begin in."""
+    return frame.closes in (")", "]") or (frame.closes == "}" and language.blocks == "indent")
+
+
+_CLOSING = re.compile(r"[)\]}]")
+
+
+def _left(after: str, indent: int) -> int:
+    """Where the first of the next lines begins that is indented no deeper than `indent` and begins with no bracket."""
+    at = after.find("\n") + 1
+    while 0 < at < len(after):
+        end = _found(after[at:], "\n") + at
+        line = after[at:end]
+        if line.strip() and columns(line) <= indent and not _CLOSING.match(line.lstrip()):
+            return at
+        at = end + 1
+    return len(after)
 
 
 def _ends(frame: Frame, after: str) -> bool:
@@ -216,6 +246,7 @@ def _ends(frame: Frame, after: str) -> bool:
 
 
 class _Closer(NamedTuple):
+    at: int
     closes: str
     line_start: bool  # of a later line
     indent: int
@@ -226,7 +257,7 @@ def _closers(after: str, language: Language, frames: list[Frame]) -> list[_Close
     for stray in lex(after, language, frames).stray:
         start = after.rfind("\n", 0, stray.at) + 1
         line = after[start : stray.at]
-        found.append(_Closer(stray.closes, start > 0 and not line.strip(), columns(line)))
+        found.append(_Closer(stray.at, stray.closes, start > 0 and not line.strip(), columns(line)))
     return found
 
 

@@ -220,16 +220,26 @@ def paragraph_end(reading: Reading) -> Ruling:
 def suffix_line(reading: Reading) -> Ruling:
     """A line that the document has next is not suggested again."""
     place = reading.place
-    following = next((text for text in place.below if text), "")
-    if not any(char.isalnum() for char in following):
+    below = [text for text in place.below if text][:2]
+    if not below or not any(char.isalnum() for char in below[0]):
         return Ruling(None, len(reading.text))
-    for number, line in enumerate(reading.lines):
-        text = place.line + line.text if number == 0 else line.text
-        if line.ended and text.rstrip() == following:
-            return reading.ends_before(line, line.end + 1)
-    if text.strip() and following.startswith(text.rstrip()):
-        return reading.goes_on(line)
+    wanted = below if _HEAD.match(below[0]) else below[:1]
+    lines = [line for line in reading.lines if line.text.strip()]
+    texts = [(place.line if line.start == 0 else "") + line.text.rstrip() for line in lines]
+    for number, line in enumerate(lines):
+        said = texts[number : number + len(wanted)]
+        last, ended = len(said) - 1, lines[number + len(said) - 1].ended
+        agrees = said[last] == wanted[last] if ended else wanted[last].startswith(said[last])
+        if said[:last] != wanted[:last] or not agrees:
+            continue
+        if ended and len(said) == len(wanted):
+            return reading.ends_before(line, lines[number + last].end + 1)
+        if number + len(said) == len(lines):
+            return reading.goes_on(line)
     return Ruling(None, len(reading.text))
+
+
+_HEAD = re.compile(r"\s*(?:@|#|//|/?\*)")  # what many things begin with: a decorator, an attribute, a comment
 
 
 def unbalanced(reading: Reading) -> int:

@@ -298,6 +298,21 @@ async def test_the_deadline_ends_the_text(served: CompletionEngine) -> None:
     assert (await complete(served, CompletionRequest("ab(", max_tokens=40, deadline_s=600))).stop == "max_tokens"
 
 
+async def test_the_caller_ends_the_text(served: CompletionEngine) -> None:
+    """`until` is told the whole text so far, and the measurements are those of a text that has come to its end."""
+    told: list[str] = []
+
+    def until(text: str) -> bool:
+        told.append(text)
+        return len(text) >= 5
+
+    done = await complete(served, CompletionRequest("ab(", max_tokens=40, until=until))
+    assert done.stop == "stop"
+    assert done.text == told[-1]
+    assert [len(text) >= 5 for text in told] == [False] * (len(told) - 1) + [True]
+    assert done.drafted == done.accepted + done.rejected + done.discarded
+
+
 async def test_seeds(served: CompletionEngine) -> None:
     def request(seed: int | None) -> CompletionRequest:
         return CompletionRequest("ab(", max_tokens=30, sampling=Sampling("sampled", seed=seed))

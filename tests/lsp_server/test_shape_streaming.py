@@ -59,3 +59,10 @@ def test_once_complete_nothing_is_added(
             assert shape.shown(text, finished=False) == shape.shown(text, finished=True) == final
         elif shape.complete(text):
             final = shape.shown(text, finished=True)
+
+
+@given(texts.map("".join), texts.map("".join), texts.map("".join), languages, settings_of_lines)
+def test_what_was_tidied_needs_no_tidying(prefix: str, said: str, suffix: str, language: str, multiline: str) -> None:
+    shape = shape_of(prefix, suffix, language_of(language), multiline)
+    once = shape.shown(said, finished=True)
+    assert shape.shown(once, finished=True) == once
