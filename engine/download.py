@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ Report = Callable[[float, str], None]  # fraction done, what is being done
 
 _WANTED = (".json", ".txt", ".model", ".jinja", ".safetensors")
 _END_S = 5.0
+_EVERY_S = 0.2
 
 
 class DownloadError(Exception):
@@ -58,19 +60,19 @@ def _worker(models: list[str]) -> Iterator[Iterator[dict[str, Any]]]:
 
 
 class _Progress:
-    """Counts the bytes of all files, and says so when another hundredth has come."""
+    """Counts the bytes of all files, and says so a few times a second: the caller can stop at each."""
 
     def __init__(self, total: int) -> None:
         self.file = ""
-        self._done, self._total, self._said = 0, max(total, 1), -1
+        self._done, self._total, self._said_at = 0, max(total, 1), 0.0
 
     def add(self, count: float) -> None:
         self._done += int(count)
-        hundredths = min(100 * self._done // self._total, 100)
-        if hundredths > self._said:
-            self._said = hundredths
+        now = time.monotonic()
+        if now - self._said_at > _EVERY_S or self._done >= self._total:
+            self._said_at = now
             size = f"{self._done / 1e9:.1f} of {self._total / 1e9:.1f} GB"
-            _say({"fraction": hundredths / 100, "message": f"{self.file} ({size})"})
+            _say({"fraction": min(self._done / self._total, 1.0), "message": f"{self.file} ({size})"})
 
 
 def _fetch(models: list[str]) -> None:

@@ -131,11 +131,23 @@ def _sources(config: EngineConfig, device: torch.device) -> tuple[str, str, str 
 def best_pair_here(device: torch.device) -> KnownPair:
     """The largest pair in the Hugging Face cache that fits the GPU's free memory; else, and on a CPU, the embedded."""
     if device.type == "cuda":
+        torch.cuda.empty_cache()  # what an engine before this one had is free, too
         free, _ = torch.cuda.mem_get_info()
         for pair in fitting(free / 1e9):
             if is_here(pair):
                 return pair
     return known_pair(EMBEDDED)
+
+
+def better_pair(than: str) -> KnownPair | None:
+    """The largest pair that would fit the whole GPU, if it is larger than this one and not on this machine."""
+    if not torch.cuda.is_available():
+        return None
+    _, total = torch.cuda.mem_get_info()
+    best = next(iter(fitting(total / 1e9)), None)
+    if best is None or is_here(best) or (than != EMBEDDED and known_pair(than).target.billions >= best.target.billions):
+        return None
+    return best
 
 
 def _drafter_name(config: EngineConfig, draft: CachedModel | None) -> DrafterName:

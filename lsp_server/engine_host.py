@@ -61,6 +61,7 @@ class EngineHost:
     ) -> None:
         self.health = Health("off")
         self.watchers: set[Callable[[Health], None]] = set()
+        self.offered_pair = False  # a better one, to download
         self._overrides = dict(overrides or {})
         self._import = parts
         self._parts: Parts | None = None
@@ -133,6 +134,11 @@ class EngineHost:
 
     def description(self) -> Mapping[str, str]:
         return self._engine.description if self._engine is not None and self._engine.ready else {}
+
+    @property
+    def chooses_pair(self) -> bool:
+        """Whether the user left the choice of the models to us."""
+        return self._config is not None and self._config.pair == "auto" and self._config.target is None
 
     def usage(self) -> Mapping[str, Any]:
         if self._engine is not None:

@@ -78,6 +78,10 @@ def _register_lifecycle(server: Server) -> None:
             (folder.uri for folder in params.event.added), (folder.uri for folder in params.event.removed)
         )
 
+    @server.feature(types.WINDOW_WORK_DONE_PROGRESS_CANCEL)
+    def progress_cancelled(params: types.WorkDoneProgressCancelParams) -> None:
+        session.offer.cancel(params.token)
+
 
 def _register_documents(server: Server) -> None:
     session = server.session

@@ -22,6 +22,7 @@ from lsp_server.engine_host import EngineHost
 from lsp_server.feedback import Feedback
 from lsp_server.generation import Job
 from lsp_server.handshake import Client
+from lsp_server.offer import PairOffer
 from lsp_server.pace import Pace
 from lsp_server.placement import Place, Selected, place
 from lsp_server.settings import Settings
@@ -69,6 +70,7 @@ class Session:
         self.documents = Documents(client.encoding)
         self.feedback = Feedback()
         self.configuration = Configuration(client, host, wire, self._configured)
+        self.offer = PairOffer(host, wire, client.shows_progress)
         self._status = Status(host, wire, client.shows_progress)
         self._host = host
         self._folders = list(client.folders)
@@ -83,11 +85,13 @@ class Session:
     def start(self) -> None:
         """The client is ready (`initialized`)."""
         self._status.start()
+        self.offer.start()
         self.configuration.start()
 
     def close(self) -> None:
         """The client has gone."""
         self._status.close()
+        self.offer.close()
         self.configuration.close()
         self._live.close()
 

@@ -66,7 +66,7 @@ def _count(value: Any) -> bool:
 
 _SETTINGS: dict[str, _Setting] = {
     "enabled": _Setting(_boolean, "true or false", "enabled"),
-    "pair": _Setting(_text, "the name of a pair, see `specter pairs`", "engine.pair"),
+    "pair": _Setting(_text, 'the name of a pair, see `specter pairs`, or "auto"', "engine.pair"),
     "target": _Setting(_text, "a checkpoint folder, a GGUF file or a model id", "engine.target"),
     "draft": _Setting(_text, 'a checkpoint folder, a GGUF file, a model id or "none"', "engine.draft"),
     "device": _Setting(_text, '"auto", "cuda" or "cpu"', "engine.device"),

@@ -110,8 +110,9 @@ FAMILIES = (
     ),
     Family(
         # Qwen2.5-Coder: README, "File-Level" and "Repository Level Code Completion"; the same README stops at the ids
-        # of fim_*, repo_name, file_sep, im_end and endoftext. Qwen3-Coder: README, "Fill in the middle". The embedded
-        # pair has these names and says `"fim_order": "suffix-first"`.
+        # of fim_*, repo_name, file_sep, im_end and endoftext. Qwen3-Coder: README, "Fill in the middle", which puts
+        # the same prompt into a turn of a chat; here it stands alone, as for Qwen2.5-Coder. The embedded pair has these
+        # names and says `"fim_order": "suffix-first"`.
         "qwen",
         *_PIPED,
         order="line-after-middle",

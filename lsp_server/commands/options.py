@@ -43,7 +43,7 @@ def _choices(literal: Any) -> str:
 
 _IMPLIES = "implies --mode sampled unless --mode is given"
 _OPTIONS = {
-    "pair": _Option("NAME", str, "a known pair, see `specter pairs`; the embedded one by default"),
+    "pair": _Option("NAME", str, "a known pair, see `specter pairs`, or auto; the embedded one by default"),
     "target": _Option("PATH_OR_ID", str, "the large model: a checkpoint folder, a GGUF file or a model id"),
     "draft": _Option("PATH_OR_ID|none", str, "the small model; none decodes plainly"),
     "device": _Option(_choices(Device), str, "where the models run"),
