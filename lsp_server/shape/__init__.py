@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from lsp_server.shape import stops, tidy
+from lsp_server.shape import repeats, stops, tidy
 from lsp_server.shape.languages import Language, language_of
 from lsp_server.shape.place import Place, place_of
-from lsp_server.shape.stops import Reading, Ruling
+from lsp_server.shape.reading import Reading, Ruling
 
 __all__ = ["RULES", "Language", "Shape", "language_of", "shape_of"]
 
@@ -65,7 +65,7 @@ class Shape:
         if "closers" in self.rules:
             body = body[: stops.unbalanced(Reading(body, self.place))]
         if "suffix_line" in self.rules:
-            body = body[: stops.last_repeat(Reading(body, self.place))]
+            body = body[: repeats.last_repeat(Reading(body, self.place))]
         if "overlap" in self.rules:
             body = body[: tidy.overlap(Reading(body, self.place))]
         return body[: tidy.trail(body, self.place.rest)] if "trail" in self.rules else body

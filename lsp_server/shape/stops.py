@@ -1,81 +1,13 @@
-"""Where a suggestion is complete: rules that read the text so far and say where it ends.
-
-Each rule is a pure function of a `Reading`. It may stop the text (`Stop`), or hold back its end: what comes next will
-decide. A rule that stops a text at some point stops every longer one there, so that what was shown stays.
-"""
+"""Rules for where a suggestion is complete: with its line, its statement, its block, its brackets."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
 
-from lsp_server.shape.lexer import Lexed, lex
-from lsp_server.shape.place import Place, columns
-
-
-class Stop(NamedTuple):
-    """The text ends at `at`; that was certain when `seen` characters of it were there."""
-
-    seen: int
-    at: int
-
-
-class Ruling(NamedTuple):
-    """What a rule says: the text's end if it has come, and how much of the text is certain until then."""
-
-    stop: Stop | None
-    certain: int
-
-
-class Line(NamedTuple):
-    """A line of a text: its span, and whether its end has come."""
-
-    start: int
-    end: int
-    text: str
-    ended: bool
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A suggestion as far as it is there, at its place."""
-
-    text: str
-    place: Place
-
-    @cached_property
-    def lexed(self) -> Lexed:
-        return lex(self.text, self.place.language, self.place.open)
-
-    @cached_property
-    def lines(self) -> list[Line]:
-        lines, start = [], 0
-        for piece in self.text.split("\n"):
-            end = start + len(piece)
-            lines.append(Line(start, end, piece, end < len(self.text)))
-            start = end + 1
-        return lines
-
-    @cached_property
-    def depths(self) -> dict[int, int]:
-        """Line end -> how much the text has open there; below zero where it closed what was open before it."""
-        base = len(self.place.open)
-        return {at: depth - base for at, depth in self.lexed.depths.items()}
-
-    def goes_on(self, line: Line) -> Ruling:
-        """No stop; certain up to this line, which may yet end the text."""
-        return Ruling(None, len(self.text[: line.start].rstrip()))
-
-    def ends_before(self, line: Line, seen: int) -> Ruling:
-        at = len(self.text[: line.start].rstrip())
-        return Ruling(Stop(seen, at), at)
-
-
-Rule = Callable[[Reading], Ruling]
+from lsp_server.shape import repeats
+from lsp_server.shape.nesting import columns
+from lsp_server.shape.reading import Line, Reading, Rule, Ruling, Stop
 
 
 def line_end(reading: Reading) -> Ruling:
@@ -212,34 +144,9 @@ def paragraph_end(reading: Reading) -> Ruling:
             blank = blank or (last is not None and line.ended)
             continue
         if blank and last is not None and reading.depths.get(last.end, 0) <= 0 and columns(line.text) <= first:
-            return Ruling(Stop(line.start + columns(line.text) + 1, last.end), last.end)
+            return Ruling(Stop(line.end - len(line.text.lstrip()) + 1, last.end), last.end)
         blank, last = False, line
     return Ruling(None, len(reading.text))
-
-
-def suffix_line(reading: Reading) -> Ruling:
-    """A line that the document has next is not suggested again."""
-    place = reading.place
-    below = [text for text in place.below if text][:2]
-    if not below or not any(char.isalnum() for char in below[0]):
-        return Ruling(None, len(reading.text))
-    wanted = below if _HEAD.match(below[0]) else below[:1]
-    lines = [line for line in reading.lines if line.text.strip()]
-    texts = [(place.line if line.start == 0 else "") + line.text.rstrip() for line in lines]
-    for number, line in enumerate(lines):
-        said = texts[number : number + len(wanted)]
-        last, ended = len(said) - 1, lines[number + len(said) - 1].ended
-        agrees = said[last] == wanted[last] if ended else wanted[last].startswith(said[last])
-        if said[:last] != wanted[:last] or not agrees:
-            continue
-        if ended and len(said) == len(wanted):
-            return reading.ends_before(line, lines[number + last].end + 1)
-        if number + len(said) == len(lines):
-            return reading.goes_on(line)
-    return Ruling(None, len(reading.text))
-
-
-_HEAD = re.compile(r"\s*(?:@|#|//|/?\*)")  # what many things begin with: a decorator, an attribute, a comment
 
 
 def unbalanced(reading: Reading) -> int:
@@ -251,55 +158,13 @@ def unbalanced(reading: Reading) -> int:
     return stray[may].at
 
 
-def last_repeat(reading: Reading) -> int:
-    """Of a text that has come to its end: where it begins to say no more than the document's next line."""
-    line, following = reading.lines[-1], next((text for text in reading.place.below if text), "")
-    text = reading.place.line + line.text if len(reading.lines) == 1 else line.text
-    same = text.rstrip() == following and any(char.isalnum() for char in following)
-    return len(reading.text[: line.start].rstrip()) if same else len(reading.text)
-
-
-def loop(reading: Reading) -> Ruling:
-    """What comes for the third time in a row, a line or some lines, is a model going in circles."""
-    lines = [line for line in reading.lines if line.text.strip()]
-    texts = [line.text.rstrip() for line in lines]
-    if texts and lines[0].start == 0:
-        texts[0] = reading.place.line + texts[0]
-    certain = len(reading.text)
-    for end in range(3, len(lines) + 1):
-        for period in range(1, end // 3 + 1):
-            first, second, third = (texts[end - n * period : end - (n - 1) * period] for n in (3, 2, 1))
-            if first == second == third and _says_something(third) and lines[end - 1].ended:
-                return reading.ends_before(lines[end - period], lines[end - 1].end + 1)
-    for period in range(1, len(lines) // 2 + 1):
-        for begun in range(1, period + 1):  # lines of the third round, the last of them perhaps in part
-            start = len(lines) - begun
-            if start >= 2 * period and _third_round(texts, start, period):
-                certain = min(certain, reading.goes_on(lines[start]).certain)
-    return Ruling(None, certain)
-
-
-def _third_round(texts: list[str], start: int, period: int) -> bool:
-    first, second = texts[start - 2 * period : start - period], texts[start - period : start]
-    *whole, last = texts[start:]
-    return (
-        first == second
-        and _says_something(first)
-        and whole == first[: len(whole)]
-        and first[len(whole)].startswith(last)
-    )
-
-
-def _says_something(lines: list[str]) -> bool:
-    return any(char.isalnum() for line in lines for char in line)
-
-
 RULES: dict[str, Rule] = {
     "line_end": line_end,
     "closers": closers,
     "block_end": block_end,
     "statement_end": statement_end,
     "paragraph_end": paragraph_end,
-    "suffix_line": suffix_line,
-    "loop": loop,
+    "suffix_line": repeats.suffix_line,
+    "loop": repeats.loop,
+    "stutter": repeats.stutter,
 }

@@ -1,12 +1,13 @@
 """The two ends of a suggestion: where it meets the text before the cursor and the text after it.
 
-Pure functions, as the rules in stops.py; `certain` is the part that no continuation of the text can take back.
+Pure functions, as the rules that end a text.
 """
 
 from __future__ import annotations
 
-from lsp_server.shape.place import Place, columns
-from lsp_server.shape.stops import Reading
+from lsp_server.shape.nesting import columns
+from lsp_server.shape.place import Place
+from lsp_server.shape.reading import Reading
 
 _LONG = 3  # characters that are no coincidence
 

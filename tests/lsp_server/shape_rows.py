@@ -94,6 +94,10 @@ _PYTHON = [
     Row("python", "all of an indentation", "class A:\n    def f(a):\n    ‸\n", "        return 1\n", "    return 1"),
     Row("python", "an empty line first", "def f():\n    ‸\n", "\n    return 1\n", "return 1"),
     Row("python", "the line in circles", "def f():\n    ‸\n", "x = 1\n    " * 5, "x = 1\n    x = 1"),
+    Row("python", "the words in circles", "x = ‸\n", "f(a, b, " * 12, "f(a, b, f(a, b,"),
+    Row("python", "a row of zeros", "x = [‸]\n", "0, " * 30 + "0]\n", "0, " * 30 + "0"),
+    Row("python", "a decorator as below", "‸\n@a\ndef f(): ...\n", "@a\ndef g(): ...\n\nx", "@a\ndef g(): ..."),
+    Row("python", "the end of a call's lines", "f(a,\n  b‸\nx = 1\n", ", c)\nx = 1\n", ", c)"),
     Row("python", "white space", "def f():\n    ‸\n", "    \n\n", ""),
     Row("python", "in a comment", "# a (‸\nx = 1\n", "b) c\nx = 1", "b) c"),
     Row("python", "in a docstring", 'def f():\n    """Does ‸"""\n', 'it (well.""" x', "it (well."),
@@ -193,6 +197,7 @@ _PROSE = [
 _MARKDOWN = [
     Row("markdown", "code in a fence", "```python\ndef f():\n    ‸\n```\n", "return 1\n\ndef g", "return 1"),
     Row("markdown", "a bracket in a fence", "```js\nf(‸)\n```\n", "a, g(b))\n", "a, g(b)"),
+    Row("markdown", "behind a fence", "```js\nf(\n```\n‸\n", "Don't (do.\n\nNow", "Don't (do."),
     Row("markdown", "a list", "- a\n‸\n", "- b\n- c\n\nText", "- b\n- c"),
 ]
 
