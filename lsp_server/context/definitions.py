@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tree_sitter import Node
 
@@ -52,10 +53,11 @@ class Definition:
     head: str
 
 
-def definitions(text: str, grammar: str) -> list[Definition]:
+@lru_cache(maxsize=64)
+def definitions(text: str, grammar: str) -> tuple[Definition, ...]:
     """The top-level definitions of a file, in their order. A constant may be among them more than once."""
     data = text.encode()
-    return list(_Reader(data).within(tree(data, grammar)))
+    return tuple(_Reader(data).within(tree(data, grammar)))
 
 
 class _Reader:

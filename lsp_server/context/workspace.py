@@ -65,7 +65,7 @@ class Files:
             status = path.stat()
         except (OSError, ValueError):
             return None
-        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
+        if not stat.S_ISREG(status.st_mode):
             return None
         stamp = (status.st_mtime_ns, status.st_size)
         with self._lock:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from lsp_server.context.chunks import Chunk, around, names, resemblance, windows
 from lsp_server.context.definitions import definitions
-from lsp_server.context.grammar import language
+from lsp_server.context.grammar import language, tree
 from lsp_server.context.imports import imports, resolve
 from lsp_server.context.recent import SIZE, Recent
 from lsp_server.context.selection import select
@@ -28,7 +30,7 @@ from lsp_server.documents import split_lines
         ("p/a.py", "from .b import c", ["p/b.py"], ["p/b.py"]),
         ("p/a.py", "from . import b", ["p/b.py", "p/__init__.py"], ["p/b.py", "p/__init__.py"]),
         ("p/q/a.py", "from ..b import c", ["p/b.py"], ["p/b.py"]),
-        ("p/q/a.py", "from ....b import c", ["b.py"], []),  # above the workspace
+        ("p/q/a.py", "from ....b import c", ["../b.py"], []),  # above the workspace
         ("p/a.py", "import p.b as x", ["p/b.py"], ["p/b.py"]),
         ("p/a.py", "from p.b import c", ["p/b/__init__.py"], ["p/b/__init__.py"]),
         ("tests/a.py", "from p.b import c", ["src/p/b.py"], ["src/p/b.py"]),
@@ -42,7 +44,7 @@ from lsp_server.documents import split_lines
         ("s/a.js", "export { x } from './b.mjs'", ["s/b.mjs"], ["s/b.mjs"]),
         ("s/a.js", "function f() { return require('./b').c }", ["s/b.js"], ["s/b.js"]),
         ("s/a.js", "import x from 'react'", ["s/react.js"], []),
-        ("s/a.js", "require('../../b')", ["b.js"], []),  # above the workspace
+        ("s/a.js", "require('../../b')", ["../b.js"], []),  # above the workspace
         ("cmd/a.go", 'import "host/mod/pkg/x"', ["pkg/x/one.go", "pkg/x/two.go", "pkg/x/two_test.go"],
          ["pkg/x/one.go", "pkg/x/two.go"]),
         ("src/main.rs", "mod b;", ["src/b.rs"], ["src/b.rs"]),
@@ -56,12 +58,14 @@ from lsp_server.documents import split_lines
     ],
 )  # fmt: skip
 def test_imports_that_resolve(tmp_path: Path, path: str, source: str, files: list[str], found: list[str]) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
     for file in [path, *files]:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).touch()
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).touch()
     grammar = language(path)
-    resolved_ = resolve(imports(source, grammar), tmp_path / path, [tmp_path], grammar, Path.is_file)
-    assert [each.path.relative_to(tmp_path).as_posix() for each in resolved_] == found
+    resolved_ = resolve(imports(source, grammar), root / path, [root], grammar, Path.is_file)
+    assert [each.path.relative_to(root).as_posix() for each in resolved_] == found
 
 
 def test_names_are_known_by_their_aliases() -> None:
@@ -119,6 +123,18 @@ def test_names_are_known_by_their_aliases() -> None:
 )  # fmt: skip
 def test_heads_of_definitions(grammar: str, source: str, heads: dict[str, str]) -> None:
     assert {each.name: each.head for each in definitions(source, grammar)} == heads
+
+
+def test_other_threads_get_their_turn_while_a_long_text_is_parsed() -> None:
+    """Seen to fail with the text given to the parser as a whole."""
+    text = "".join(f"def function_{number}(first, second=[1, 2]):\n    return first\n" for number in range(4000))
+    parsing = threading.Thread(target=tree, args=(text.encode(), "python"))
+    parsing.start()
+    turns = 0
+    while parsing.is_alive():
+        time.sleep(0)
+        turns += 1
+    assert turns > 3
 
 
 def test_a_long_definition_is_cut() -> None:
@@ -247,8 +263,9 @@ def test_no_file_outside_the_workspace_whatever_leads_there(tmp_path: Path) -> N
     (root / "folder").symlink_to(outside)
     (root / "in.py").write_text("inside")
     (root / "other.py").symlink_to(root / "in.py")
+    (root / ".env").symlink_to(root / "in.py")
     workspace, files = Workspace((root.as_uri(),)), Files()
-    for path in ("link.py", "folder/a.py", "../outside/a.py", "nothing.py", "."):
+    for path in ("link.py", "folder/a.py", "../outside/a.py", "nothing.py", ".", ".env"):
         assert files.read(root / path, workspace) is None
     assert files.read(root / "other.py", workspace) == "inside"
     assert not Workspace(()).allows((root / "in.py").as_uri())

@@ -244,8 +244,8 @@ async def test_no_character_of_a_secret_is_ever_sent(start: Callable[..., Any], 
 async def test_nothing_from_outside_the_workspace(editor: Editor, tmp_path_factory: pytest.TempPathFactory) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (outside / "b.py").write_text("hunter2 = 1\n")
-    editor.client.open((outside / "b.py").as_uri(), "hunter2 = 1\n")
-    editor.client.open("untitled:Untitled-1", "hunter2 = 1\n")
+    editor.client.open((outside / "b.py").as_uri(), "hunter2 = one_more = two_more\n")
+    editor.client.open("untitled:Untitled-1", "hunter2 = one_more = three_more\n")
     editor.open("main.py", "import hunter2\n" * 5)
     assert await editor.seen("main.py", 1) == []
 
