@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from lsp_server.commands import UserError
 from lsp_server.commands.options import add_engine_options, engine_config, whole
 from lsp_server.commands.terminal import load_pair, working
-from lsp_server.evaluation import RULES, SUFFIXES, evaluate
+from lsp_server.evaluation.cases import SUFFIXES, cases
+from lsp_server.evaluation.rules import RULES, evaluate
 
 if TYPE_CHECKING:
     from engine.holes import Hole
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.holes < 2:
         raise UserError(f"--holes {arguments.holes} is too few; use 2 or more")
     config = engine_config(arguments)
-    holes = [(folder, hole) for folder in arguments.folders for hole in _cut(folder, arguments)]
+    holes = [case for folder in arguments.folders for case in cases(folder, _cut(folder, arguments))]
     pair = load_pair(config)
     with working("completing") as say:
         count = 0
