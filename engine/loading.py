@@ -52,9 +52,12 @@ class LoadedPair:
 
     @property
     def reads_other_files(self) -> bool:
-        """Whether the target was trained to see pieces of other files before the document. A checkpoint that was not
-        may say `"other_files": false` in its tokenizer configuration."""
-        return bool(self.tokenizer.init_kwargs.get("other_files", True))
+        """Whether the target was trained to see pieces of other files before the document: its family has more for
+        them than comments, and its tokenizer configuration does not say `"other_files": false`, as a checkpoint's may
+        that has the family's markers and never saw them used."""
+        parts = self.prompts.format.header.parts
+        shown = any(part.of == "other" and "{commented}" not in part.template for part in parts)
+        return shown and bool(self.tokenizer.init_kwargs.get("other_files", True))
 
     def forget(self) -> None:
         """Empties both models' caches."""

@@ -6,7 +6,9 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import gguf
 import pytest
@@ -24,6 +26,7 @@ from engine.config import ConfigError, EngineConfig
 from engine.embedded import Role
 from engine.generation import generate
 from engine.loading import LoadedPair, load
+from engine.prompt import FAMILIES
 from engine.request import CompletionRequest, Sampling
 from engine.transformers_runner import TransformersRunner
 
@@ -340,3 +343,21 @@ def test_codellama_has_a_token_without_a_row(tmp_path: Path) -> None:
     assert vocabulary["<FILL_ME>"] not in pair.prompts.build(request, 60).ids
     assert vocabulary["<FILL_ME>"] not in pair.end_tokens
     assert complete(pair, request, plainly=True).stop in ("eos", "max_tokens")
+
+
+@pytest.mark.parametrize(
+    ("family", "configuration", "reads"),
+    [
+        ("qwen", {}, True),
+        ("qwen", {"other_files": False}, False),  # as the embedded pair
+        ("starcoder2", {}, True),
+        ("codellama", {}, False),  # was shown one file at a time
+    ],
+)
+def test_who_was_trained_to_read_other_files(family: str, configuration: dict[str, object], reads: bool) -> None:
+    """Seen to fail with every family that has a way of being shown them."""
+    pair = load(EngineConfig(device="cpu"))
+    assert not pair.reads_other_files
+    (form,) = (each for each in FAMILIES if each.name == family)
+    tokenizer, prompts = SimpleNamespace(init_kwargs=configuration), SimpleNamespace(format=form)
+    assert replace(pair, tokenizer=tokenizer, prompts=prompts).reads_other_files == reads
