@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.drafters import Context, Drafter
 from engine.model import CachedModel
+from engine.policy import UNLIMITED, DraftPolicy
 from engine.request import Sampling
 from engine.sampling import Noise, warp
 from engine.speculation import Draft, verify
@@ -42,6 +43,7 @@ class SpeculativeDecoder:
 
     The stream ends after `limit` tokens, after an end token (which is the last one emitted) or at the target's
     window. Leaving the iterator ends the work within one cycle; what was computed stays in the models' caches.
+    draft_length is the most guesses a cycle; the policy makes it fewer.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class SpeculativeDecoder:
         noise: Noise,
         end_tokens: frozenset[int],
         draft_length: int,
+        policy: DraftPolicy | None = None,
     ) -> None:
         self._target = target
         self._drafter = drafter
@@ -59,6 +62,9 @@ class SpeculativeDecoder:
         self._noise = noise
         self._end_tokens = end_tokens
         self._draft_length = draft_length
+        self._policy = policy if drafter is not None else None
+        if self._policy is not None:
+            self._policy.begin()
 
     def decode(self, prompt: Sequence[int], limit: int) -> Iterator[Step]:
         """prompt: 1..window ids. Yields at least one token in total unless the prompt fills the window."""
@@ -83,21 +89,27 @@ class SpeculativeDecoder:
 
     def _cycle(self, tokens: list[int], prompt_length: int, room: int) -> Step:
         started = time.perf_counter()
-        context = Context(tokens, prompt_length, self._sampling, self._noise)
+        context = Context(tokens, prompt_length, self._sampling, self._noise, self._policy or UNLIMITED)
         draft, fault = self._propose(context, min(self._draft_length, room - 1))
         drafted = time.perf_counter()
         p = warp(self._target.logits(tokens, guesses=self._embeddable(draft)), self._sampling)
         verdict = verify(p, draft, self._noise, context.position)
         emitted = self._until_end([*(draft.tokens[node] for node in verdict.path), verdict.next_token])
         accepted = min(len(verdict.path), len(emitted))
+        judged = time.perf_counter()
+        draft_ms, verify_ms = 1000 * (drafted - started), 1000 * (judged - drafted)
+        if self._policy is not None:
+            self._policy.learn(draft, verdict.path, len(emitted))
+            if context.position:  # the first forward carries the rest of the prompt, too
+                self._policy.costs.took(len(draft) + 1, verify_ms, draft.forwards, draft_ms)
         return Step(
             tokens=tuple(emitted),
             drafted=len(draft),
             accepted=accepted,
             judged=verdict.judged if accepted == len(verdict.path) else accepted,
             forwards=1,
-            draft_ms=1000 * (drafted - started),
-            verify_ms=1000 * (time.perf_counter() - drafted),
+            draft_ms=draft_ms,
+            verify_ms=verify_ms,
             fault=fault,
         )
 

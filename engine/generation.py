@@ -29,7 +29,12 @@ def generate(
     tally.reused_tokens = pair.target.shared_prefix(prompt.ids[:-1])
     seed = None if request.sampling.greedy else request.sampling.fresh_seed()
     length = pair.draft_length if draft_length is None else draft_length
-    decoder = SpeculativeDecoder(pair.target, drafter, request.sampling, Noise(seed or 0), pair.end_tokens, length)
+    # Which tokens a seed gives depends on where guesses stood: a user who gives one wants the same text each time.
+    repeatable = not request.sampling.greedy and request.sampling.seed is not None
+    policy = pair.policy if draft_length is None and not repeatable else None
+    decoder = SpeculativeDecoder(
+        pair.target, drafter, request.sampling, Noise(seed or 0), pair.end_tokens, length, policy
+    )
     text = TextStream(lambda ids: pair.tokenizer.decode(ids, skip_special_tokens=False), request.stop, prompt.ids[-1:])
     for step in decoder.decode(prompt.ids, request.max_tokens):
         piece = tally.take(step, text, pair.end_tokens)

@@ -12,6 +12,7 @@ from transformers.utils import logging as transformers_logging
 
 from engine import embedded
 from engine.config import AUTO, EMBEDDED, ConfigError, DrafterName, EngineConfig
+from engine.costs import Costs
 from engine.drafters import Drafter
 from engine.drafters.lookup import LookupDrafter
 from engine.drafters.small_model import SmallModelDrafter
@@ -19,6 +20,7 @@ from engine.fast_llama import FastLlamaRunner
 from engine.local_models import is_here
 from engine.model import CachedModel, vocabulary_size
 from engine.pairs import KnownPair, fitting, known_pair
+from engine.policy import DraftPolicy
 from engine.prompt import PromptBuilder, Tokenizer
 
 Report = Callable[[float, str], None]  # fraction done, what is being done
@@ -42,7 +44,8 @@ class LoadedPair:
     target: CachedModel
     draft: CachedModel | None
     drafter_name: DrafterName  # never "auto"
-    draft_length: int
+    draft_length: int  # the most guesses a cycle
+    policy: DraftPolicy | None  # None: always that many
     context: int  # most tokens of prompt and completion together
 
     @property
@@ -109,6 +112,7 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
         draft=draft,
         drafter_name=_drafter_name(config, draft),
         draft_length=length,
+        policy=DraftPolicy(_costs(device, loader.dtype_name)) if config.draft_length == "auto" else None,
         context=min(context, target.window),
     )
 
@@ -212,6 +216,15 @@ def _require_same_tokens(target: Tokenizer, draft: Tokenizer, target_source: str
             f"{draft_source} and {target_source} have different tokenizers ({different} entries differ); choose a "
             "draft of the same family (`specter pairs`) or --draft none",
         )
+
+
+def _costs(device: torch.device, dtype: str) -> Costs:
+    """Before anything was measured: a GPU reads the weights either way; on a CPU arithmetic counts (README)."""
+    if device.type == "cuda":
+        return Costs([1 + 0.01 * more for more in range(9)], draft_ratio=0.2)
+    if dtype == "bfloat16":
+        return Costs([1, 1.2, 1.35, 1.5, 2.5, 2.55, 2.6, 2.65, 2.7], draft_ratio=0.22)
+    return Costs([1, 1.5, 1.8, 2.1, 2.1, 2.15, 2.15, 2.2, 2.2], draft_ratio=0.3)
 
 
 def _best_dtype(device: torch.device) -> Literal["float32", "bfloat16"]:

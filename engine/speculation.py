@@ -28,11 +28,17 @@ class Draft:
     tokens: N ids. parents: N indices, parents[i] < i; ROOT is the last committed token.
     probs: [N, vocab] float32, the exact law each guess was drawn from; None if the guesses were certain. A row that
     sums to 0 marks one certain guess among sampled ones.
+    confidences: of each guess, what its drafter believes of it, 0 to 1, if what stands before it comes true; or none.
+    forwards: of the draft model, that it took.
+    passed_over: the confidence of a guess behind the last one that was not worth its place.
     """
 
     tokens: tuple[int, ...] = ()
     parents: tuple[int, ...] = ()
     probs: Tensor | None = None
+    confidences: tuple[float, ...] = ()
+    forwards: int = 0
+    passed_over: float | None = None
 
     def __post_init__(self) -> None:
         if len(self.parents) != len(self.tokens):
@@ -41,11 +47,21 @@ class Draft:
             raise ValueError("a draft's parents must come before their children")
         if self.probs is not None and len(self.probs) != len(self.tokens):
             raise ValueError(f"a draft of {len(self.tokens)} tokens has {len(self.probs)} rows of probabilities")
+        if self.confidences and len(self.confidences) != len(self.tokens):
+            raise ValueError(f"a draft of {len(self.tokens)} tokens has {len(self.confidences)} confidences")
 
     @classmethod
-    def chain(cls, tokens: Sequence[int], probs: Tensor | None = None) -> Draft:
+    def chain(
+        cls,
+        tokens: Sequence[int],
+        probs: Tensor | None = None,
+        confidences: Sequence[float] = (),
+        forwards: int = 0,
+        passed_over: float | None = None,
+    ) -> Draft:
         """Each guess follows the one before."""
-        return cls(tuple(tokens), tuple(range(ROOT, len(tokens) - 1)), probs)
+        parents = range(ROOT, len(tokens) - 1)
+        return cls(tuple(tokens), tuple(parents), probs, tuple(confidences), forwards, passed_over)
 
     @property
     def is_chain(self) -> bool:
@@ -58,7 +74,8 @@ class Draft:
         """The first `limit` guesses. Lossless: the limit does not look at what was guessed."""
         if limit >= len(self):
             return self
-        return Draft(self.tokens[:limit], self.parents[:limit], None if self.probs is None else self.probs[:limit])
+        probs = None if self.probs is None else self.probs[:limit]
+        return Draft(self.tokens[:limit], self.parents[:limit], probs, self.confidences[:limit], self.forwards)
 
     def spine(self) -> Draft:
         """The chain of first children. Lossless: which child is first does not depend on p or on the noise."""
@@ -66,7 +83,12 @@ class Draft:
         while children := self.children(node):
             node = children[0]
             path.append(node)
-        return Draft.chain([self.tokens[node] for node in path], None if self.probs is None else self.probs[path])
+        return Draft.chain(
+            [self.tokens[node] for node in path],
+            None if self.probs is None else self.probs[path],
+            [self.confidences[node] for node in path] if self.confidences else (),
+            self.forwards,
+        )
 
     def children(self, node: int) -> list[int]:
         return [child for child, parent in enumerate(self.parents) if parent == node]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from engine.policy import UNLIMITED, Budget
 from engine.request import Sampling
 from engine.sampling import Noise
 from engine.speculation import Draft
@@ -13,12 +14,14 @@ from engine.speculation import Draft
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a drafter may look at: the prompt and what was emitted, how tokens are sampled, and the noise."""
+    """What a drafter may look at: the prompt and what was emitted, how tokens are sampled, the noise, and what guesses
+    are worth."""
 
     tokens: Sequence[int]
     prompt_length: int
     sampling: Sampling
     noise: Noise
+    budget: Budget = UNLIMITED
 
     @property
     def position(self) -> int:

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from engine.policy import Budget
 from engine.speculation import ROOT, Draft
 
 
@@ -33,9 +34,10 @@ class GuessTree:
             node.weight += weight
             weight *= decay
 
-    def best(self, limit: int) -> Draft:
-        """The `limit` heaviest nodes, parents before children."""
-        tokens, parents = list[int](), list[int]()
+    def best(self, limit: int, budget: Budget | None = None) -> Draft:
+        """The `limit` heaviest nodes, parents before children, as far as the budget keeps them."""
+        tokens, parents, confidences, reaches = list[int](), list[int](), list[float](), list[float]()
+        weights = list[float]()
         order = 0  # breaks ties by first come, and keeps nodes from being compared
         heap: list[tuple[float, int, int, int, _Node]] = []
 
@@ -48,7 +50,17 @@ class GuessTree:
         push(ROOT, 1.0, self._root.children)
         while heap and len(tokens) < limit:
             negative, _, parent, token, node = heapq.heappop(heap)
+            # Of the parent's weight, the part that is the child's.
+            confidence = -negative / weights[parent] if parent != ROOT else -negative
+            reach = reaches[parent] if parent != ROOT else 1.0
+            if budget is not None:
+                reach *= budget.acceptance(confidence)
+                if not budget.keeps(reach, len(tokens)):
+                    continue
             tokens.append(token)
             parents.append(parent)
+            confidences.append(confidence)
+            reaches.append(reach)
+            weights.append(-negative)
             push(len(tokens) - 1, -negative, node.children)
-        return Draft(tuple(tokens), tuple(parents))
+        return Draft(tuple(tokens), tuple(parents), confidences=tuple(confidences))

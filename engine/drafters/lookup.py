@@ -74,7 +74,7 @@ class LookupDrafter:
             ends = np.flatnonzero(following < 0)
             guess = following[: ends[0]] if len(ends) else following
             tree.add(guess.tolist(), *_trust(match))
-        return tree.best(limit)
+        return tree.best(limit, context.budget)
 
     def _places(self) -> list[tuple[int, int]]:
         """(index of the token that followed, length of the match), longest first, then latest first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch import Tensor
 
 from engine.drafters import Context
 from engine.model import CachedModel
@@ -15,8 +16,8 @@ from engine.speculation import Draft
 class SmallModelDrafter:
     """A chain from the draft model's own law, warped like the target's, so that p/q can be judged.
 
-    It ends early only at a token of `end_tokens`, which stays in the draft: to drop a guess because of what it is
-    would bend the law it was drawn from.
+    It ends early at a token of `end_tokens`, which stays in the draft, and where the budget says so by the laws alone:
+    to drop a guess because of what it is would bend the law it was drawn from.
     """
 
     name = "model"
@@ -31,15 +32,23 @@ class SmallModelDrafter:
             yield from self._model.prefill(prompt, self._chunk)
 
     def propose(self, context: Context, limit: int) -> Draft:
-        tokens, laws = list(context.tokens), []
-        for position in range(context.position, context.position + limit):
-            if len(tokens) > self._model.window:
+        tokens, laws, confidences = list(context.tokens), list[Tensor](), list[float]()
+        budget, reach, forwards, passed_over = context.budget, 1.0, 0, None
+        while len(laws) < limit and len(tokens) <= self._model.window and budget.wants(reach, len(laws)):
+            logits = self._model.logits(tokens)
+            forwards += 1
+            q = warp(logits, context.sampling)[0]
+            confidence = float(logits[0].float().softmax(dim=-1).max() if context.sampling.greedy else q.max())
+            reach *= budget.acceptance(confidence)
+            if not budget.keeps(reach, len(laws)):
+                passed_over = confidence
                 break
-            q = warp(self._model.logits(tokens), context.sampling)[0]
-            tokens.append(draw(q, context.noise.at(position).draft))
+            tokens.append(draw(q, context.noise.at(context.position + len(laws)).draft))
             laws.append(q)
+            confidences.append(confidence)
             if tokens[-1] in self._end_tokens:
                 break
         guesses = tokens[len(context.tokens) :]
         # An argmax is a function of the context: a certain guess, which needs no q.
-        return Draft.chain(guesses, torch.stack(laws) if laws and not context.sampling.greedy else None)
+        probs = torch.stack(laws) if laws and not context.sampling.greedy else None
+        return Draft.chain(guesses, probs, confidences, forwards, passed_over)

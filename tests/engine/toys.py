@@ -119,5 +119,6 @@ def toy_pair(target: TableRunner | None = None, draft: TableRunner | None = None
         draft=None if draft is None else CachedModel(draft, VOCABULARY),
         drafter_name="none" if draft is None else "model",
         draft_length=3,
+        policy=None,
         context=min(context, target.window),
     )
