@@ -79,8 +79,9 @@ def _ends(frame: Frame, after: str) -> bool:
     span = frame.span
     assert span is not None
     line = after.partition("\n")[0]
-    if not span.multiline or frame.closes in line:
-        return frame.closes in line
+    here = line.count(frame.closes) - line.count("\\" + frame.closes)
+    if not span.multiline or here:
+        return here % 2 == 1  # two more begin and end a string of their own
     if span.kind == "comment":
         opening = frame.opens.strip()
         return -1 < after.find(frame.closes) < (after.find(opening) if opening in after else len(after))

@@ -69,6 +69,8 @@ def place_of(prefix: str, suffix: str, language: Language, multiline: str) -> Pl
     may_close, pending = closable(before, after, open_, language, len(suffix) <= _AFTER)
     base = indent_at(before, open_[-may_close].at) if may_close else 0
     indent = columns(line)
+    if opener is not None and language.name == "yaml":
+        opener = opener if indent > columns(opener) else None  # a list may stand right below its key
     if opener is not None:
         indent = max(indent, columns(opener) + 1)
     return Place(

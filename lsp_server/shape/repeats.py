@@ -30,7 +30,7 @@ def suffix_line(reading: Reading) -> Ruling:
     return Ruling(None, len(reading.text))
 
 
-_HEAD = re.compile(r"\s*(?:@|#|//|/?\*)")  # what many things begin with: a decorator, an attribute, a comment
+_HEAD = re.compile(r"\s*(?:@|#|\[|//|/?\*)")  # what many things begin with: a decorator, an attribute, a comment
 
 
 def last_repeat(reading: Reading) -> int:

@@ -59,7 +59,7 @@ def block_end(reading: Reading) -> Ruling:
             floor = place.base + 1
         if depth > 0 or place.language.blocks not in ("indent", "words") or not line.text.strip():
             continue
-        if columns(line.text) < floor:
+        if columns(line.text) < floor or (columns(line.text) == floor and _ends_a_list(reading, line)):
             return _dedent(reading, line, floor)
     return Ruling(None, len(text))
 
@@ -76,6 +76,12 @@ def _dedent(reading: Reading, line: Line, floor: int) -> Ruling:
     if line.ended:
         return Ruling(Stop(line.end + 1, line.end), line.end)
     return reading.goes_on(line)
+
+
+def _ends_a_list(reading: Reading, line: Line) -> bool:
+    """A list of YAML may be indented as its key is; then the next key ends it."""
+    is_list = reading.place.language.name == "yaml" and _first_line(reading).lstrip().startswith("-")
+    return is_list and not line.text.lstrip().startswith("-")
 
 
 def _first_line(reading: Reading) -> str:

@@ -155,6 +155,7 @@ _JSON = [
     Row("json", "the end of a member", '{\n  "a": ‸\n}\n', '1\n}\n', "1"),
     Row("json", "a member of several lines", '{\n  "a": ‸\n}\n', '[\n    1\n  ],\n  "b": 2\n', "[\n    1\n  ],"),
     Row("json", "a quote that is there", '{"a": "‸"}\n', 'b (c"}\n', "b (c"),
+    Row("json", "a quote that is not there", '{"a‸ "c"}\n', 'b": "c"}\n', 'b":'),
     Row("json", "a bracket that is there", '{"a": [‸]}\n', "1, [2]]}\n", "1, [2]"),
     Row("json", "the middle of a list", '[1, ‸, 3]\n', "2, 3]\n", "2"),
     Row("json", "the next line again", '{\n  ‸\n  "b": 2\n}\n', '"a": 1,\n  "b": 2\n}', '"a": 1,'),
@@ -167,6 +168,8 @@ _JSON = [
 
 _YAML = [
     Row("yaml", "an empty mapping", "a:\n  ‸\n", "b: 1\n  c:\n    - d\ne: 2\n", "b: 1\n  c:\n    - d"),
+    Row("yaml", "a list right below its key", "a:\n‸\n", "- b\n- c\nd: 1\n", "- b\n- c"),
+    Row("yaml", "a mapping at the margin", "a:\n‸\n", "  b: 1\nc: 1\n", "  b: 1"),
     Row("yaml", "the end of an entry", "a: ‸\nb: 2\n", "1\nb: 2\n", "1"),
     Row("yaml", "a key's mapping", "a‸\n", ":\n  b: 1\nc: 2\n", ":\n  b: 1"),
     Row("yaml", "a bracket that is there", "a: [‸]\n", "1, 2]\n", "1, 2"),
