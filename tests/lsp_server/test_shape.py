@@ -33,3 +33,46 @@ def test_every_language_has_its_rows() -> None:
 def test_every_rule_is_needed_and_can_be_left_out(rule: str) -> None:
     """Some row comes out otherwise without it."""
     assert any(shape_at(row, rules=RULES - {rule}).shown(row.said, finished=True) != row.shown for row in ROWS)
+
+
+@pytest.mark.parametrize(
+    ("multiline", "document", "said", "shown"),
+    [
+        ("never", "def f():\n    ‸\n", "a()\n    b()\n", "a()"),
+        ("auto", "def f():\n    ‸\n", "a()\n    b()\n", "a()\n    b()"),
+        ("auto", "f(‸)\n", "a,\n  b)\n", "a,"),
+        ("always", "f(‸)\n", "a,\n  b)\n", "a,\n  b"),
+    ],
+)
+def test_the_setting_decides_over_lines(multiline: str, document: str, said: str, shown: str) -> None:
+    row = Row("python", "", document, said, shown)
+    shape = shape_at(row, multiline=multiline)
+    assert shape.shown(said, finished=True) == shown
+    assert (shape.stop == ("\n",)) == ("\n" not in shown)
+
+
+@pytest.mark.parametrize(
+    ("language_id", "path", "name"),
+    [
+        ("python", "", "python"),
+        ("typescriptreact", "a.js", "tsx"),  # the editor knows best
+        ("", "src/a.RS", "rust"),
+        ("", "C:\\a.cs", "csharp"),
+        ("plaintext", "a.go", "go"),
+        ("cobol", "a.cob", "plaintext"),
+        ("", "Makefile", "plaintext"),
+        ("", ".bash", "bash"),
+        ("", "", "plaintext"),
+    ],
+)
+def test_the_language_of_a_document(language_id: str, path: str, name: str) -> None:
+    assert language_of(language_id, path).name == name
+
+
+def test_a_long_document_is_read_near_the_cursor() -> None:
+    """Seen to fail without a look at what the part that is not read ends in: the string was taken for code."""
+    for opens, closes in (('"""', '"""'), ("'''", "'''")):
+        prefix = f"def f():\n    {opens}\n" + "    it's (a\n" * 3000 + "    ends (here‸\n    " + closes + "\n"
+        row = Row("python", "", prefix, " b) c", " b) c")
+        assert shape_at(row).shown(row.said, finished=True) == row.shown
+        assert shape_at(row).place.inside is not None
