@@ -14,7 +14,7 @@ from lsp_server import context, exclusions
 from lsp_server.answer import Listener, Offer, Outcome
 from lsp_server.completer import Completer
 from lsp_server.configuration import Configuration
-from lsp_server.context.live import Live, Wanted
+from lsp_server.context.live import MOST, Live, Wanted
 from lsp_server.context.sources import Piece
 from lsp_server.context.workspace import Workspace, resolved
 from lsp_server.documents import Change, Document, Documents, Position, indentation
@@ -32,8 +32,6 @@ from lsp_server.wire import Wire
 if TYPE_CHECKING:
     from engine.config import EngineConfig
     from engine.request import CompletionRequest
-
-_MOST_SNIPPETS = 8
 
 
 class RefusedError(Exception):
@@ -266,7 +264,7 @@ class Session:
         """Of other files; by default only for a model that was trained to read them."""
         most = settings.max_snippets
         if most is None:
-            most = _MOST_SNIPPETS if self._host.reads_other_files else 0
+            most = MOST if self._host.reads_other_files else 0
         room = self._host.prompt_room(config.max_tokens)
         workspace = Workspace(tuple(self._folders), settings.exclude)
         return self._live.pieces(document, where.cursor.line, Wanted.within(room, most, settings.open_files, workspace))

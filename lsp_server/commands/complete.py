@@ -15,6 +15,11 @@ from lsp_server import context
 from lsp_server.commands import place
 from lsp_server.commands.options import add_engine_options, engine_config
 from lsp_server.commands.terminal import load_pair
+from lsp_server.context.live import MOST, Wanted
+from lsp_server.context.selection import select
+from lsp_server.context.sources import Open, candidates
+from lsp_server.context.workspace import Files, Workspace
+from lsp_server.documents import Snapshot, split_lines
 from lsp_server.settings import Settings
 from lsp_server.shape import Shape
 
@@ -22,7 +27,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from engine.config import EngineConfig
     from engine.loading import LoadedPair
     from engine.record import Completion
-    from engine.request import CompletionRequest
+    from engine.request import CompletionRequest, Snippet
 
 SUMMARY = "complete at a place in a file"
 
@@ -38,11 +43,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     config = engine_config(arguments)
-    request = _request(place.parse(arguments.place), config)
+    snapshot, folder = _at(place.parse(arguments.place))
+    # What the server would ask at this place with its default settings, but with all the time it takes.
+    request = replace(context.build(snapshot, [folder], Settings(), config), deadline_s=None)
     shape = None
     if not arguments.raw:
         request, shape = context.shaped(request, "", Settings())
     pair = load_pair(config)
+    request = replace(request, snippets=_other_files(pair, config, snapshot, folder))
     show = _ignore if arguments.json else _write
     completion = _complete(pair, request, shape, show)
     if arguments.json:
@@ -52,12 +60,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _request(cursor: place.Place, config: EngineConfig) -> CompletionRequest:
-    """What the server would ask at this place with its default settings, but with all the time it takes."""
+def _at(cursor: place.Place) -> tuple[Snapshot, str]:
+    """The file with its cursor, and the folder (its uri) that is its workspace."""
     file, here = cursor.path.absolute(), Path.cwd()
-    folder = here if file.is_relative_to(here) else file.parent
-    request = context.build(place.snapshot(cursor), [folder.as_uri()], Settings(), config)
-    return replace(request, deadline_s=None)
+    return place.snapshot(cursor), (here if file.is_relative_to(here) else file.parent).as_uri()
+
+
+def _other_files(pair: LoadedPair, config: EngineConfig, snapshot: Snapshot, folder: str) -> tuple[Snippet, ...]:
+    """Definitions of what the file imports, for a model that was trained to read other files. None is open here."""
+    if not pair.reads_other_files:
+        return ()
+    from engine.generation import prompt_room
+
+    wanted = Wanted.within(prompt_room(pair, config.max_tokens), MOST, True, Workspace((folder,)))
+    lines = split_lines(snapshot.prefix + snapshot.suffix)
+    view = wanted.view(Open(snapshot.uri, lines), snapshot.prefix.count("\n"))
+    return tuple(context.snippets(select((), candidates(view, Files()), wanted.most, wanted.budget)))
 
 
 def _complete(

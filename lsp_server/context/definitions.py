@@ -9,10 +9,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-
-from tree_sitter import Node
+from typing import TYPE_CHECKING
 
 from lsp_server.context.grammar import source, tree
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 _FUNCTIONS = {
     "function_definition", "function_declaration", "generator_function_declaration", "function_item",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from tree_sitter import Node, Parser
-from tree_sitter_language_pack import SupportedLanguage, get_parser
+if TYPE_CHECKING:  # not when the server starts
+    from tree_sitter import Node
+    from tree_sitter_language_pack import SupportedLanguage
 
 _BY_SUFFIX = {
     ".py": "python", ".pyi": "python",
@@ -30,7 +31,9 @@ def tree(text: bytes, grammar: str) -> Node:
     The parser holds Python's lock, 0.1 s on 200 kB, but while it asks for more text: in pieces, other threads get
     their turn.
     """
-    parser: Parser = get_parser(cast(SupportedLanguage, grammar))
+    from tree_sitter_language_pack import get_parser
+
+    parser = get_parser(cast("SupportedLanguage", grammar))
     return parser.parse(lambda at, _: text[at : at + _PIECE]).root_node
 
 

@@ -10,10 +10,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from tree_sitter import Node
+from typing import TYPE_CHECKING
 
 from lsp_server.context.grammar import source, tree
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 _SCRIPTS = (".ts", ".tsx", ".mts", ".js", ".jsx", ".mjs", ".cjs")
 _GO_FILES = 8  # of one package

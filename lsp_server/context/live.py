@@ -9,11 +9,11 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lsp_server.background import off_loop
-from lsp_server.context.recent import Recent
+from lsp_server.context.recent import Place, Recent
 from lsp_server.context.selection import select
 from lsp_server.context.sources import SOURCES, Open, Piece, Source, View, candidates
 from lsp_server.context.workspace import Files, Workspace
@@ -21,6 +21,7 @@ from lsp_server.documents import Document, Documents, Edit
 
 _log = logging.getLogger(__name__)
 
+MOST = 8  # pieces in one request
 FAR = 16  # lines the cursor may move before other pieces may be of more use
 QUIET_S = 0.4  # after the last edit of an import, before it is followed
 _KEPT = 16  # documents whose pieces are remembered, and open documents that are looked at
@@ -41,6 +42,10 @@ class Wanted:
     def longest(self) -> int:
         """Characters of one piece."""
         return min(max(self.budget // 2, 300), 1600)
+
+    def view(self, current: Open, line: int, others: Sequence[Open] = (), recent: Sequence[Place] = ()) -> View:
+        """What the editor shows, to look for such pieces in."""
+        return View(current, line, others, recent, self.workspace, self.sources, self.longest)
 
     @classmethod
     def within(cls, prompt: int, most: int, open_files: bool, workspace: Workspace) -> Wanted:
@@ -124,15 +129,9 @@ class Live:
 
     def _view(self, document: Document, line: int, wanted: Wanted) -> View:
         others = [other for other in self._documents if other is not document and len(other.lines) <= _MOST_LINES]
-        return View(
-            current=Open(document.uri, tuple(document.lines)),
-            line=line,
-            others=[Open(other.uri, tuple(other.lines)) for other in others[-_KEPT:]],
-            recent=tuple(self._recent.places),
-            workspace=wanted.workspace,
-            sources=wanted.sources,
-            longest=wanted.longest,
-        )
+        shown = [Open(other.uri, tuple(other.lines)) for other in others[-_KEPT:]]
+        current = Open(document.uri, tuple(document.lines))
+        return wanted.view(current, line, shown, tuple(self._recent.places))
 
     def _refreshed(self, task: asyncio.Task[None]) -> None:
         self._refreshing = None

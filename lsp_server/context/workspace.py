@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 from lsp_server import exclusions
 from lsp_server.context.text import normalised
@@ -85,11 +84,12 @@ def local_path(uri: str) -> Path | None:
     """Of a `file:` uri."""
     try:
         parts = urlsplit(uri)
-        if parts.scheme != "file" or not parts.path or "\0" in (path := url2pathname(parts.path)):
-            return None
     except ValueError:
         return None
-    return Path(path)
+    path = unquote(parts.path)
+    if parts.scheme != "file" or not path or "\0" in path:
+        return None
+    return Path(path.lstrip("/") if os.name == "nt" else path)  # file:///c:/a is c:/a
 
 
 def resolved(uri: str) -> str:

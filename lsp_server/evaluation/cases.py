@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lsp_server import context
-from lsp_server.context.live import Wanted
-from lsp_server.context.recent import Recent
+from lsp_server.context.live import MOST, Wanted
+from lsp_server.context.recent import Place, Recent
 from lsp_server.context.selection import select
-from lsp_server.context.sources import SOURCES, Open, View, candidates
+from lsp_server.context.sources import SOURCES, Open, candidates
 from lsp_server.context.workspace import LARGEST_FILE, Files, Workspace, local_path
 from lsp_server.documents import Document, Position, split_lines
 from lsp_server.settings import Settings
@@ -70,21 +70,12 @@ def _snippets(
     from engine.generation import prompt_room
 
     workspace = Workspace((root.as_uri(),))
-    wanted = Wanted.within(prompt_room(pair, config.max_tokens), 8, True, workspace)
-    others, recent = _editor(root, document)
-    view = View(
-        current=Open(document.uri, tuple(document.lines)),
-        line=line,
-        others=others,
-        recent=recent.places,
-        workspace=workspace,
-        sources=sources,
-        longest=wanted.longest,
-    )
+    wanted = replace(Wanted.within(prompt_room(pair, config.max_tokens), MOST, True, workspace), sources=sources)
+    view = wanted.view(Open(document.uri, document.lines), line, *_editor(root, document))
     return context.snippets(select((), candidates(view, Files()), wanted.most, wanted.budget))
 
 
-def _editor(root: Path, document: Document) -> tuple[list[Open], Recent]:
+def _editor(root: Path, document: Document) -> tuple[list[Open], list[Place]]:
     """Three files of the hole's folder are open, and a place in each was visited; the same for the same hole."""
     path = local_path(document.uri)
     assert path is not None
@@ -98,7 +89,7 @@ def _editor(root: Path, document: Document) -> tuple[list[Open], Recent]:
     recent = Recent()
     for other in others:
         recent.touched(other.uri, other.lines, rng.randrange(len(other.lines)))
-    return others, recent
+    return others, recent.places
 
 
 def _text(path: Path) -> Iterable[str]:

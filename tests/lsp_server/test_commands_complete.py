@@ -104,7 +104,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, pieces: list[str]) -> list[Complet
         yield Chunk("", completion=Completion(**values | {"text": "".join(pieces), "token_ids": (), "notes": ()}))  # type: ignore[arg-type]
 
     monkeypatch.setattr("engine.generation.generate", fake)
-    fake_pair = SimpleNamespace(drafter=lambda: None)
+    fake_pair = SimpleNamespace(reads_other_files=False, drafter=lambda: None)
     monkeypatch.setattr("lsp_server.commands.complete.load_pair", lambda config: fake_pair)
     return requests
 

@@ -6,11 +6,15 @@ import os
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.config import EngineConfig
+from engine.request import Snippet
+from lsp_server.commands import complete, place
 from lsp_server.context.chunks import Chunk, around, names, resemblance, windows
 from lsp_server.context.definitions import definitions
 from lsp_server.context.grammar import language, tree
@@ -174,10 +178,10 @@ def test_recent_places_are_few_and_apart(visits: list[tuple[str, int]]) -> None:
     for uri, line in visits:
         recent.touched(uri, lines, line)
     assert len(recent.places) <= 16
-    for index, place in enumerate(recent.places):
-        assert len(place.lines) == SIZE
+    for index, visit in enumerate(recent.places):
+        assert len(visit.lines) == SIZE
         assert all(
-            place.uri != other.uri or abs(place.first - other.first) >= SIZE // 2 for other in recent.places[:index]
+            visit.uri != other.uri or abs(visit.first - other.first) >= SIZE // 2 for other in recent.places[:index]
         )
     if visits:
         assert recent.places[-1].uri == visits[-1][0]
@@ -341,3 +345,13 @@ def test_chunks_have_line_ends_of_their_own(tmp_path: Path) -> None:
     assert Chunk("u", 0, "alpha").names == {"alpha"}
     found = candidates(view(tmp_path, "x", 0, {"b.py": "alpha\r\nbeta\r\n"}), Files())
     assert [each.text for each in found] == ["alpha\nbeta"]
+
+
+def test_the_command_line_shows_definitions_to_a_model_that_reads_other_files(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(CODE)
+    (tmp_path / "main.py").write_text("from shop import load_basket\n\nload_basket(\n")
+    snapshot, folder = complete._at(place.Place(tmp_path / "main.py", 3, 13))
+    assert folder == tmp_path.as_uri()
+    for reads, expected in ((True, (Snippet("shop.py", "def load_basket(customer):\n"),)), (False, ())):
+        pair = SimpleNamespace(reads_other_files=reads, context=1024)
+        assert complete._other_files(pair, EngineConfig(), snapshot, folder) == expected
