@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
 
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
 
@@ -19,6 +20,15 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _REACH = 1 << 17
 # JSON can carry half a surrogate pair (`"\\ud83d"`), and a client counts it as one unit all the same.
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def is_uri(text: str) -> bool:
+    """Whether a document can have this name: not with a "[" that is not closed, for one, which no library splits."""
+    try:
+        urlsplit(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Position(NamedTuple):

@@ -17,7 +17,7 @@ from lsp_server.configuration import Configuration
 from lsp_server.context.live import MOST, Live, Wanted
 from lsp_server.context.sources import Piece
 from lsp_server.context.workspace import Workspace, resolved
-from lsp_server.documents import Change, Document, Documents, Position, indentation
+from lsp_server.documents import Change, Document, Documents, Position, indentation, is_uri
 from lsp_server.engine_host import EngineHost
 from lsp_server.feedback import Feedback
 from lsp_server.generation import Job
@@ -98,6 +98,8 @@ class Session:
         self._folders = [folder for folder in self._folders if folder not in gone] + list(added)
 
     def opened(self, uri: str, language_id: str, version: int, text: str) -> None:
+        if not is_uri(uri):
+            return  # whose file it is, and whether a secret one, nobody can tell
         self._completer.closed(uri)  # a document may be opened anew
         self._leads_to[uri] = resolved(uri)
         document = self.documents.open(uri, language_id, version, text)

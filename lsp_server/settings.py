@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from lsp_server import exclusions
+
 Multiline = Literal["auto", "always", "never"]
 
 
@@ -113,7 +115,9 @@ def parse(*sources: object) -> tuple[Settings, list[Problem]]:
                 given[key] = value
             elif problem not in problems:
                 problems.append(problem)
-    return _settings(given), problems
+    settings = _settings(given)
+    complaints = (exclusions.complaint(glob) for glob in settings.exclude)  # those without one still exclude
+    return settings, problems + [Problem("exclude", complaint) for complaint in complaints if complaint is not None]
 
 
 def setting_key(field_name: str) -> str:

@@ -169,7 +169,8 @@ async def test_where_the_user_was_is_sent_and_closing_the_file_does_not_matter(e
         ({"context": {"maxSnippets": 0}}, set()),
         ({"context": {"maxSnippets": 1}}, {"shop.py"}),
         ({"exclude": ["shop.py"]}, {"other.py"}),
-        ({"exclude": ["*.py", "!main.py"]}, None),
+        ({"exclude": ["*.py", "!main.py"]}, set()),
+        ({"exclude": ["*.py"]}, None),
     ],
 )
 async def test_settings(start: Callable[..., Any], options: Any, paths: set[str] | None) -> None:

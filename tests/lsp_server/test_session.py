@@ -12,6 +12,7 @@ from engine.config import ConfigError
 from lsp_server.engine_host import EngineHost, Parts
 
 URI = "file:///w/a.py"
+POSITION = {"position": {"line": 0, "character": 0}}
 
 
 def states(client: Client) -> list[str]:
@@ -188,6 +189,24 @@ async def test_folders_may_change(client: Client) -> None:
     await complete(client, 1, "file:///v/deep/b.py")
     (request,) = FakeEngine.made[0].requests
     assert (request.path, request.repository) == ("deep/b.py", "v")
+
+
+@pytest.mark.parametrize("uri", ["file://[bad", "file://[x/y.py", "http://[::1"])
+async def test_what_is_no_uri_is_no_folder_and_no_document(client: Client, uri: str) -> None:
+    """urlsplit raises at them: a folder made every completion of the session fail."""
+    folder = {"uri": uri, "name": "x"}
+    client.notify("workspace/didChangeWorkspaceFolders", event={"added": [folder], "removed": []})
+    for root in ({"rootUri": uri}, {"workspaceFolders": [folder]}):
+        other = Client(client.host)
+        await other.ask("init", "initialize", {"processId": None, "capabilities": {}, **root})
+        other.notify("initialized")
+        await other.until(lambda other=other: other.of("specter/status"))
+        for each in (client, other):
+            each.open(URI, "")
+            each.open(uri, "")
+            assert await complete(each, f"{root}1")
+            assert await complete(each, f"{root}2", uri) == []
+            assert "error" in await each.ask(f"{root}3", "specter/context", {"textDocument": {"uri": uri}, **POSITION})
 
 
 async def test_context_is_what_a_request_would_send(client: Client) -> None:

@@ -70,6 +70,15 @@ def test_a_wrong_type_is_named_with_the_fix_and_the_rest_applies(key: str, value
     assert key == "maxTokens" or settings == Settings(engine={"max_tokens": 7})
 
 
+@pytest.mark.parametrize("glob", ["!", "[z-a].py", "a\\", "[[:digit:]].py", r"[\]].py", "a" * 1001])
+def test_a_glob_that_cannot_be_used_is_named_and_the_others_apply(glob: str) -> None:
+    given, problems = parse({"exclude": ["*.md", glob]})
+    assert "*.md" in given.exclude
+    (problem,) = problems
+    assert str(problem).startswith(f"specter.exclude: {glob[:20]!r}")
+    assert len(str(problem)) < 120
+
+
 def test_an_unknown_key_comes_with_the_nearest_one() -> None:
     _, (problem,) = parse({"temprature": 1})
     assert str(problem) == "specter.temprature: there is no such setting; did you mean specter.temperature?"
