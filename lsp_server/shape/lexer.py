@@ -32,10 +32,11 @@ class Frame(NamedTuple):
 
 
 class Stray(NamedTuple):
-    """Something that ends, `closes`, at the offset `at`, and did not begin in the text."""
+    """Something that ends, `closes`, at the offset `at`, and did not begin in the text; `fits` if before it."""
 
     at: int
     closes: str
+    fits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class _Reader:
         elif self._open and self._open[-1].closes == char:
             self._close(at)
         elif char not in self._language.alone and not self._opened(char):
-            self._stray.append(Stray(at, char))
+            self._stray.append(Stray(at, char, fits=False))
 
     def _opened(self, closes: str) -> bool:
         return any(frame.closes == closes and frame.at >= 0 for frame in self._open)
@@ -190,12 +191,12 @@ class _Reader:
         elif self._open and self._open[-1].closes == name:
             self._close(at)
         else:
-            self._stray.append(Stray(at, name))
+            self._stray.append(Stray(at, name, fits=False))
 
     def _close(self, at: int) -> None:
         frame = self._open.pop()
         if frame.at < 0:
-            self._stray.append(Stray(at, frame.closes))
+            self._stray.append(Stray(at, frame.closes, fits=True))
 
     def _read_span(self, span: Span) -> None:
         frame = self._open[-1]

@@ -6,6 +6,7 @@ import itertools
 import re
 
 from lsp_server.shape import repeats
+from lsp_server.shape.lexer import Stray
 from lsp_server.shape.nesting import columns
 from lsp_server.shape.reading import Line, Reading, Rule, Ruling, Stop
 
@@ -23,10 +24,10 @@ def closers(reading: Reading) -> Ruling:
 
     Where the line goes on with something else than that, the text may close and open again: `a) + (b` before `)`.
     """
-    stray, rest = reading.lexed.stray, reading.place.rest.lstrip()
-    if len(stray) > reading.place.may_close:
-        closing = stray[reading.place.may_close]
-        if not rest or rest.startswith(closing.closes) or "\n" in reading.text[closing.at :]:
+    rest, closing = reading.place.rest.lstrip(), _one_too_many(reading)
+    if closing is not None:
+        follows = not rest or rest.startswith(closing.closes) or "\n" in reading.text[closing.at :]
+        if follows or not closing.fits:
             return Ruling(Stop(closing.at + 1, closing.at), closing.at)
         return Ruling(None, closing.at)
     return Ruling(None, len(reading.text) - _begun_closer(reading))
@@ -157,11 +158,18 @@ def paragraph_end(reading: Reading) -> Ruling:
 
 def unbalanced(reading: Reading) -> int:
     """Of a text that has come to its end: where it begins to close more than what it may."""
-    stray, may = reading.lexed.stray, reading.place.may_close
+    closing, may = _one_too_many(reading), reading.place.may_close
     before, after = ([frame.closes for frame in frames] for frames in (reading.place.open, reading.lexed.open))
-    if len(stray) <= may or any(after == before[: len(before) - count] for count in range(may + 1)):
+    opened_again = any(after == before[: len(before) - count] for count in range(may + 1))
+    if closing is None or (opened_again and all(stray.fits for stray in reading.lexed.stray)):
         return len(reading.text)
-    return stray[may].at
+    return closing.at
+
+
+def _one_too_many(reading: Reading) -> Stray | None:
+    """The first thing that ends what the document ends itself, or what is not open at all."""
+    stray, may = reading.lexed.stray, reading.place.may_close
+    return next((one for number, one in enumerate(stray) if number >= may or not one.fits), None)
 
 
 RULES: dict[str, Rule] = {

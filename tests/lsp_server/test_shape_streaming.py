@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lsp_server.shape import RULES, language_of, shape_of
 from lsp_server.shape.languages import LANGUAGES
+from lsp_server.shape.lexer import lex
 
 PIECES = [
     *"()[]{}\"'`#/\\:;,.=<>*|-~",
@@ -66,3 +67,20 @@ def test_what_was_tidied_needs_no_tidying(prefix: str, said: str, suffix: str, l
     shape = shape_of(prefix, suffix, language_of(language), multiline)
     once = shape.shown(said, finished=True)
     assert shape.shown(once, finished=True) == once
+
+
+def balanced(depth: int = 2) -> st.SearchStrategy[str]:
+    """Code whose brackets fit."""
+    inner = balanced(depth - 1) if depth else st.just("a")
+    piece = st.one_of(st.just("a, "), inner.map(lambda text: f"({text})"), inner.map(lambda text: f"[{text}]"))
+    return st.lists(piece, max_size=3).map("".join)
+
+
+@given(balanced(), st.integers(0, 60), st.lists(st.sampled_from("a([)],"), max_size=10).map("".join))
+@example("(a)", 2, "b)")
+@example("(a)", 2, "b])")
+def test_balanced_brackets_are_never_closed_twice(document: str, cut: int, said: str) -> None:
+    """Seen to fail with brackets that are counted without their kind."""
+    prefix, suffix = document[:cut], document[cut:]
+    text = prefix + shape_of(prefix, suffix, language_of("python")).shown(said, finished=True) + suffix
+    assert not lex(text, language_of("python")).stray
