@@ -1,6 +1,7 @@
 """What the rules know of each language: its strings and comments, how its blocks begin and end, its names.
 
-Facts of lexing only, a line each; what a language's grammar says comes from tree-sitter (syntax.py).
+Facts of lexing only. A grammar is not asked at a keystroke: of code that is being written, what a lexer says stays
+true when the text grows, and the tests hold it against tree-sitter's trees.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Language:
     heredoc: re.Pattern[str] | None = None
     brackets: str = "()[]{}"
     alone: str = ""  # closing brackets that need no opening one
-    grammar: str = ""  # tree-sitter's name
+    grammar: str = ""  # tree-sitter's name for it, by which the tests ask
     ids: tuple[str, ...] = ()  # of LSP
     endings: tuple[str, ...] = field(default=())
 

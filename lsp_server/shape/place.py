@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from lsp_server.shape.languages import Language, Span
+from lsp_server.shape.languages import Language
 from lsp_server.shape.lexer import Frame, Lexed, lex
 from lsp_server.shape.nesting import closable, columns, indent_at
 from lsp_server.shape.parts import TAG_BEGUN, open_at, part_of
@@ -19,8 +19,8 @@ _BEFORE, _AFTER = 1 << 14, 1 << 13  # characters that are read on each side of t
 @dataclass(frozen=True, slots=True)
 class Place:
     """`line` is the cursor's line up to the cursor, `rest` what follows there, `below` the lines after that (with no
-    white space at their ends). `open` is what is open at the cursor, outermost first; of it, the text may
-    close the innermost `may_close`: the others are closed below. `pending` of those belong to the cursor's own line.
+    white space at their ends). `open` is what is open at the cursor, outermost first; of it, the text may close the
+    innermost `may_close`: the others are closed below. `pending` of those belong to the cursor's own line.
 
     `base` is the indentation (columns) of the line that the outermost of those stands in, `indent` the one that the
     statement at the cursor has or should have.
@@ -37,11 +37,6 @@ class Place:
     indent: int
     empty_body: bool  # a line above opens a body that has nothing yet
     kind: Kind
-
-    @property
-    def inside(self) -> Span | None:
-        """The string or comment that the cursor is in."""
-        return self.open[-1].span if self.open else None
 
     @property
     def blank(self) -> bool:

@@ -75,4 +75,4 @@ def test_a_long_document_is_read_near_the_cursor() -> None:
         prefix = f"def f():\n    {opens}\n" + "    it's (a\n" * 3000 + "    ends (here‸\n    " + closes + "\n"
         row = Row("python", "", prefix, " b) c", " b) c")
         assert shape_at(row).shown(row.said, finished=True) == row.shown
-        assert shape_at(row).place.inside is not None
+        assert shape_at(row).place.open[-1].span is not None
