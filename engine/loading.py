@@ -22,6 +22,7 @@ from engine.model import CachedModel, vocabulary_size
 from engine.pairs import KnownPair, fitting, known_pair
 from engine.policy import DraftPolicy
 from engine.prompt import PromptBuilder, Tokenizer
+from engine.threads import ThreadedRunner
 
 Report = Callable[[float, str], None]  # fraction done, what is being done
 Key = Literal["target", "draft"]
@@ -183,6 +184,12 @@ class _Loader:
         self.dtype_name = config.dtype if config.dtype != "auto" else _best_dtype(device)
 
     def model(self, key: Key, source: str) -> tuple[CachedModel, Tokenizer]:
+        model, tokenizer = self._model(key, source)
+        if self._device.type == "cpu":
+            model.runner = ThreadedRunner(model.runner)
+        return model, tokenizer
+
+    def _model(self, key: Key, source: str) -> tuple[CachedModel, Tokenizer]:
         is_embedded = source == EMBEDDED and not Path(source).exists()
         if is_embedded and self._device.type == "cpu":
             return self._embedded(key)
@@ -201,9 +208,8 @@ class _Loader:
         exact = self.dtype_name == "float32"
         weights = embedded.weights(role) if exact else embedded.stored_weights(role)
         tokenizer = embedded.tokenizer()
-        return CachedModel(
-            FastLlamaRunner(embedded.shape(role), weights), vocabulary_size(tokenizer.get_vocab())
-        ), tokenizer
+        runner = FastLlamaRunner(embedded.shape(role), weights, same_at_any_width=role == "target")
+        return CachedModel(runner, vocabulary_size(tokenizer.get_vocab())), tokenizer
 
 
 def _require_same_tokens(target: Tokenizer, draft: Tokenizer, target_source: str, draft_source: str) -> None:
