@@ -16,8 +16,9 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, TextIO, cast
 
 from engine.config import ConfigError
 from lsp_server import log
@@ -26,6 +27,12 @@ from lsp_server.commands import UserError
 COMMANDS = ("complete", "demo", "serve", "doctor", "bench", "evaluate", "prove", "pairs", "export")
 
 DONE, OURS, USERS, INTERRUPTED = 0, 1, 2, 130
+_FULL = "no space is left where the output goes; free some and try again"
+_UNWRITABLE = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EBADF: "stdout is closed; leave it open, or send it to a file or a pipe",
+}
 
 
 class Command(Protocol):
@@ -52,17 +59,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # `| head` has what it wanted
-        _forget_stdout()
+        _forget(sys.stdout)
         return DONE
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in _UNWRITABLE:
             return _internal(error)
-        return _fail("no space is left where the output goes; free some and try again", USERS)
+        _forget(sys.stdout)
+        return _fail(_UNWRITABLE[error.errno], USERS)
     except Exception as error:
         return _internal(error)
 
 
 def _set_up() -> None:
+    _open_closed()
     log.set_up()
     if not log.debugging():
         warnings.simplefilter("ignore")  # of libraries, about things that no user can change
@@ -149,7 +158,10 @@ def _described(error: Exception) -> str:
 
 
 def _fail(line: str, code: int) -> int:
-    print(f"specter: {line}", file=sys.stderr)
+    try:
+        print(f"specter: {line}", file=sys.stderr, flush=True)
+    except OSError:
+        _forget(sys.stderr)
     return code
 
 
@@ -160,16 +172,22 @@ def _internal(error: Exception) -> int:
     return _fail(f"internal error ({type(error).__name__}); SPECTER_LOG=debug shows the traceback", OURS)
 
 
-def _forget_stdout() -> None:
+def _open_closed() -> None:
+    """A standard stream that the caller has closed (`>&-`): Python has None for it, and the next file that is opened
+    would get its number. Reads end at once, what goes to stderr is lost, and writing to stdout is an error."""
+    for name, mode, flags in (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
+        if getattr(sys, name) is None:  # in this order each gets its own number, the lowest that is free
+            fd = os.open(os.devnull, flags)
+            setattr(sys, name, open(fd, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for the whole process
+
+
+def _forget(stream: TextIO) -> None:
     """What is still in its buffer would fail once more when the interpreter ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError, ValueError):  # a stream without a number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _version() -> str:
     from importlib.metadata import version
 
     return version("specter-ls")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

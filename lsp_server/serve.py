@@ -75,7 +75,8 @@ async def _tcp(address: str, port: int, make_host: Callable[[], EngineHost]) -> 
     try:
         server = await asyncio.start_server(client, address, port)
     except OSError as error:
-        raise ServeError(f"cannot listen on {address}:{port} ({error.strerror}); choose another port") from error
+        reason = os.strerror(error.errno) if error.errno else error.strerror  # asyncio's is a sentence with the address
+        raise ServeError(f"cannot listen on {address}:{port} ({reason}); choose another port") from error
     bound = server.sockets[0].getsockname()
     print(f"specter: listening on {bound[0]}:{bound[1]}", file=sys.stderr, flush=True)
     try:

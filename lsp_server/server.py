@@ -170,7 +170,8 @@ def _register_commands(server: Server) -> None:
         arguments = list(params.arguments or [])
         wanted = 0 if params.command == handshake.RESTART else 1
         if len(arguments) != wanted or not all(isinstance(argument, str) for argument in arguments):
-            raise RpcError(jsonrpc.INVALID_PARAMS, f"{params.command} takes {wanted} argument, the id of a suggestion")
+            takes = "one argument, the id of a suggestion" if wanted else "no arguments"
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"{params.command} takes {takes}")
         command(*arguments)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
 from lsp_server.commands import UserError
 from lsp_server.documents import Document, Position, Snapshot, line_end
+
+_LARGEST = 1 << 26  # bytes
 
 
 class Place(NamedTuple):
@@ -44,17 +47,7 @@ def _range(last: int) -> str:
 
 
 def _text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist; give the path of a file, as in app.py:12:5") from None
-    except IsADirectoryError:
-        raise UserError(f"{path} is a folder; give a file in it") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        if path.is_dir():  # Windows refuses to open a folder without saying why
-            raise UserError(f"{path} is a folder; give a file in it") from None
-        raise UserError(f"{path} cannot be read ({reason}); check its name and permissions") from None
+    data = _bytes(path)
     if b"\0" in data:
         raise UserError(f"{path} is a binary file (it holds NUL bytes); give a text file in UTF-8")
     try:
@@ -63,3 +56,22 @@ def _text(path: Path) -> str:
         raise UserError(
             f"{path} is not UTF-8 (byte 0x{data[error.start]:02x} at offset {error.start}); convert it to UTF-8 first"
         ) from None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise UserError(f"{path} is a folder; give a file in it")
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device may never end
+            raise UserError(f"{path} is a device or a pipe; give a regular file")
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)  # not by its size: files of /proc say 0
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist; give the path of a file, as in app.py:12:5") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{path} cannot be read ({reason}); check its name and permissions") from None
+    if len(data) > _LARGEST:
+        raise UserError(f"{path} is larger than {_LARGEST >> 20} MB; give a file that people wrote")
+    return data

@@ -19,9 +19,21 @@ def lines(text: str) -> list[str]:
     return text.splitlines()
 
 
+# Buffered, as stdout is for users: what fails when the interpreter flushes at its end shows only so.
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 def specter(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "lsp_server", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=BUFFERED, **options)
+
+
+def shell(line: str) -> subprocess.CompletedProcess[str]:
+    """A line of sh, where `specter` is ours."""
+    program = f'specter() {{ "{sys.executable}" -m lsp_server "$@"; }}\n'
+    return subprocess.run(
+        ["sh", "-c", program + line], capture_output=True, text=True, timeout=120, check=False, env=BUFFERED
+    )
 
 
 @pytest.fixture
@@ -197,14 +209,64 @@ def test_a_character_the_terminal_lacks(monkeypatch):
 
 @pytest.mark.parametrize("argument", ["pairs", "--help"])
 def test_a_closed_pipe_is_quiet(argument):
-    """Failed without `_forget_stdout`: the interpreter complained when it flushed at its end."""
+    """Failed without `_forget`: the interpreter complained when it flushed at its end."""
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "lsp_server", argument]
-    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with os.fdopen(write, "wb") as stdout:
-        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, timeout=60, check=False, env=buffered)
+        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, timeout=60, check=False, env=BUFFERED)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+@pytest.mark.parametrize("argument", ["--version", "--help", "pairs", "pairs --json"])
+def test_an_output_without_room_is_one_line_and_2(argument):
+    done = shell(f"specter {argument} >/dev/full")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "specter: no space is left where the output goes; free some and try again\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sh closes them")
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("specter --version >&-", 2, "specter: stdout is closed; leave it open, or send it to a file or a pipe\n"),
+        ("specter pairs >&-", 2, "specter: stdout is closed; leave it open, or send it to a file or a pipe\n"),
+        ("specter --version <&- >/dev/null", 0, ""),
+        ("specter serve <&-", 1, ""),  # the end of input before `exit`
+        ("specter serve <&- >&-", 1, ""),
+        ("specter frobnicate 2>&-", 2, ""),
+        ("specter frobnicate 2>&- >&- <&-", 2, ""),
+        ("specter --version 2>&- >/dev/null", 0, ""),
+    ],
+)
+def test_closed_streams(line, code, said):
+    """Python has None for them: failed with an AttributeError, an OSError, and an error line on stdout."""
+    done = shell(line)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_an_error_that_cannot_be_said():
+    assert shell("specter frobnicate 2>/dev/full").returncode == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_an_interrupt_while_the_command_line_is_imported():
+    """Failed with the imports before the first `try`."""
+    script = (
+        "import builtins, os, signal\n"
+        "plain = builtins.__import__\n"
+        "def interrupted(name, *rest, **kw):\n"
+        "    if name == 'argparse':\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return plain(name, *rest, **kw)\n"
+        "builtins.__import__ = interrupted\n"
+        "from lsp_server.__main__ import main\n"
+        "raise SystemExit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_starting_imports_no_torch():
@@ -216,6 +278,23 @@ def test_starting_imports_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert lines(done.stdout)[-1] == "[]"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes with names")
+def test_what_may_never_end_is_no_file(tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    for name in (tmp_path / "pipe", "/dev/zero", "/dev/stdin"):
+        assert main(["complete", f"{name}:1:1"]) == 2
+        err = capsys.readouterr().err
+        assert err == f"specter: {name} is a device or a pipe; give a regular file\n"
+
+
+def test_a_file_of_any_size_is_read_up_to_a_bound(tmp_path, capsys):
+    large = tmp_path / "large.py"
+    large.touch()
+    os.truncate(large, 1 << 40)  # takes no room on the disk
+    assert main(["complete", f"{large}:1:1"]) == 2
+    assert capsys.readouterr().err == f"specter: {large} is larger than 64 MB; give a file that people wrote\n"
 
 
 def test_absurd_numbers(source, capsys):
