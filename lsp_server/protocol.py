@@ -15,9 +15,11 @@ Beside server.py the only file that knows pygls. The gaps of pygls 2.1, each clo
 from __future__ import annotations
 
 import asyncio
+import enum
 import inspect
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,7 @@ _REQUESTS: dict[str, type[Any]] = {
     CONTEXT: ContextParams,
 }
 _NOTIFICATIONS: dict[str, type[Any]] = {DID_SHOW: ShownParams, DID_PARTLY_ACCEPT: PartlyAcceptedParams}
+_JSON_TYPES = {int: "an integer", str: "a string", bool: "true or false"}
 
 
 class Protocol(LanguageServerProtocol):
@@ -253,9 +256,13 @@ def _trigger_kind(value: Any, _: Any) -> types.InlineCompletionTriggerKind:
     return types.InlineCompletionTriggerKind(value or 1)
 
 
+class _TokenError(ValueError):
+    pass
+
+
 def _token(value: Any, _: Any) -> Any:
     if value is not None and type(value) not in (int, str):
-        raise ValueError("expected an integer or a string")
+        raise _TokenError("an integer or a string is expected")
     return value
 
 
@@ -270,10 +277,23 @@ def _params_type(method: str) -> Any:
 
 
 def _complaint(error: BaseException) -> str:
-    """Where and what, of the first thing that is wrong; without values, which may be code."""
-    return (
-        cattrs.transform_error(error)[0] if isinstance(error, (cattrs.BaseValidationError, KeyError)) else "wrong type"
-    )
+    """Where and what, of the first thing that is wrong, in the protocol's words; without values, which may be code."""
+    if not isinstance(error, (cattrs.BaseValidationError, KeyError)):
+        return "wrong type"
+    what, _, path = cattrs.transform_error(error, format_exception=_expected)[0].rpartition(" @ ")
+    return re.sub(r"_([a-z])", lambda letter: letter[1].upper(), path.removeprefix("$.")) + f": {what}"
+
+
+def _expected(error: BaseException, wanted: Any) -> str:
+    if isinstance(error, KeyError):
+        return "it is missing"
+    if wanted in _JSON_TYPES:
+        return f"{_JSON_TYPES[wanted]} is expected"
+    if isinstance(wanted, type) and issubclass(wanted, enum.Enum):
+        return f"one of {', '.join(str(member.value) for member in wanted)} is expected"
+    if isinstance(wanted, type) and attrs.has(wanted):
+        return "an object is expected"
+    return str(error) if isinstance(error, _TokenError) else "it cannot have this value"
 
 
 def _origin(error: BaseException) -> str:
