@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -82,7 +83,8 @@ class EngineConfig:
 
 def _require(fits: bool, key: str, value: object, fix: str) -> None:
     if not fits:
-        raise ConfigError(key, f"{value!r} is not possible; {fix}")
+        shown = reprlib.repr(value)  # of a number with a thousand digits, the ends
+        raise ConfigError(key, f"{shown} is not possible; {fix}")
 
 
 def _one_of(choices: tuple[str, ...]) -> str:

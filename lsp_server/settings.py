@@ -66,6 +66,10 @@ def _count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _within(low: int, high: int) -> Callable[[Any], bool]:
+    return lambda value: _count(value) and low <= value <= high
+
+
 _SETTINGS: dict[str, _Setting] = {
     "enabled": _Setting(_boolean, "true or false", "enabled"),
     "pair": _Setting(_text, 'the name of a pair, see `specter pairs`, or "auto"', "engine.pair"),
@@ -77,9 +81,11 @@ _SETTINGS: dict[str, _Setting] = {
     "topP": _Setting(_number, "a number above 0, up to 1", "engine.top_p"),
     "seed": _Setting(_count, "a whole number", "engine.seed"),
     "maxTokens": _Setting(_count, "a whole number", "engine.max_tokens"),
-    "deadlineMs": _Setting(lambda value: _count(value) and value > 0, "milliseconds, a whole number", "deadline_ms"),
+    "deadlineMs": _Setting(_within(1, 600_000), "milliseconds, a whole number from 1 to 600000", "deadline_ms"),
     "debounceMs": _Setting(
-        lambda value: value == "auto" or _count(value), 'milliseconds, a whole number, or "auto"', "debounce_ms"
+        lambda value: value == "auto" or _within(0, 10_000)(value),
+        'milliseconds, a whole number from 0 to 10000, or "auto"',
+        "debounce_ms",
     ),
     "multiline": _Setting(
         lambda value: value in ("auto", "always", "never"), '"auto", "always" or "never"', "multiline"
@@ -95,7 +101,7 @@ _SETTINGS: dict[str, _Setting] = {
         "exclude",
     ),
     "context.openFiles": _Setting(_boolean, "true or false", "open_files"),
-    "context.maxSnippets": _Setting(_count, "a whole number", "max_snippets"),
+    "context.maxSnippets": _Setting(_within(0, 64), "a whole number from 0 to 64", "max_snippets"),
     "server.url": _Setting(lambda _: False, "nothing: this version has no remote engines", ""),
 }
 _GROUPS = {key.partition(".")[0] for key in _SETTINGS if "." in key}

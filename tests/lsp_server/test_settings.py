@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
-from lsp_server.settings import Settings, parse, setting_key
+from engine.config import ConfigError, EngineConfig
+from lsp_server.settings import Problem, Settings, parse, setting_key
+
+ABSURD = (10**400, -(10**400), float("inf"), float("-inf"), float("nan"), 1e300, -1)
 
 
 def test_nothing_given_is_all_defaults() -> None:
@@ -53,6 +56,7 @@ def test_later_sources_win() -> None:
         ("maxTokens", "many"),
         ("deadlineMs", 0),
         ("debounceMs", "soon"),
+        *((key, number) for key in ("deadlineMs", "debounceMs", "context.maxSnippets") for number in ABSURD),
         ("multiline", "sometimes"),
         ("languages", ["python"]),
         ("languages", {"python": "no"}),
@@ -68,6 +72,21 @@ def test_a_wrong_type_is_named_with_the_fix_and_the_rest_applies(key: str, value
     assert problem.key == key
     assert str(problem).startswith(f"specter.{key}: expected ")
     assert key == "maxTokens" or settings == Settings(engine={"max_tokens": 7})
+
+
+@pytest.mark.parametrize("key", ["temperature", "topP", "seed", "maxTokens"])
+@pytest.mark.parametrize("number", ABSURD)
+def test_an_absurd_number_for_the_engine_is_one_short_complaint(key: str, number: Any) -> None:
+    """Failed with the whole number in the message."""
+    settings, problems = parse({key: number})
+    if not problems:
+        with pytest.raises(ConfigError) as error:
+            EngineConfig(**settings.engine)
+        problems = [Problem(setting_key(error.value.key), str(error.value))]
+    (problem,) = problems
+    assert problem.key == key
+    assert "\n" not in str(problem)
+    assert len(str(problem)) < 160
 
 
 @pytest.mark.parametrize("glob", ["!", "[z-a].py", "a\\", "[[:digit:]].py", r"[\]].py", "a" * 1001])
