@@ -14,7 +14,7 @@ from typing import Protocol
 from lsp_server import handshake, jsonrpc
 from lsp_server.handshake import Client
 from lsp_server.jsonrpc import Message, Notification, Request, RpcError
-from lsp_server.transport import FrameDecoder, FrameError, Output
+from lsp_server.transport import ForeignError, FrameDecoder, FrameError, Output
 
 _GRACE_S = 1.0  # for requests that do not heed their cancel: the process must end all the same
 
@@ -37,10 +37,11 @@ OpenSession = Callable[[Client, Output], Session]
 class Connection:
     """The state of one client: waiting for `initialize`, open, or shut down; ended when `ended` has an exit code."""
 
-    def __init__(self, open_session: OpenSession) -> None:
+    def __init__(self, open_session: OpenSession, strict: bool = False) -> None:
+        """`strict` takes no bytes but frames: the connection ends where LSP does."""
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._open_session = open_session
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(strict)
         self._output: Output | None = None
         self._session: Session | None = None
         self._shut_down = False
@@ -51,13 +52,13 @@ class Connection:
 
     def receive(self, data: bytes) -> None:
         """Handle what the client sent; never raises."""
-        for body in self._decoder.feed(data):
-            if self.ended.done():
-                return
-            try:
-                self._receive(body)
-            except RpcError as fault:
-                self._out.write(jsonrpc.error(fault.id, fault.code, fault.message))
+        try:
+            for body in self._decoder.feed(data):
+                if self.ended.done():
+                    return
+                self._answer(body)
+        except ForeignError:
+            self._end()
 
     def lost(self) -> None:
         """The client is gone: end of input, a broken pipe, or its process died."""
@@ -76,6 +77,12 @@ class Connection:
     def _out(self) -> Output:
         assert self._output is not None, "attach() comes first"
         return self._output
+
+    def _answer(self, body: bytes | FrameError) -> None:
+        try:
+            self._receive(body)
+        except RpcError as fault:
+            self._out.write(jsonrpc.error(fault.id, fault.code, fault.message))
 
     def _receive(self, body: bytes | FrameError) -> None:
         if isinstance(body, FrameError):

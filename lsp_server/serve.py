@@ -64,7 +64,7 @@ async def _tcp(address: str, port: int, make_host: Callable[[], EngineHost]) -> 
 
     async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A TCP client may run on another machine or in a container: its process id means nothing here.
-        connection = Connection(_opener(host, lambda _: None))
+        connection = Connection(_opener(host, lambda _: None), strict=True)
         connection.attach(StreamOutput(writer, connection.lost))
         reading = asyncio.create_task(read_stream(reader, connection.receive))
         reading.add_done_callback(lambda _: connection.lost())

@@ -24,16 +24,26 @@ _GRACE_S = 1.0  # for the last replies of an ending process
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 # Not anchored to the beginning of a line: after a body with a wrong length, the next header is found at its tail.
 _CONTENT_LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,15})[ \t]*(?:\r?\n|\Z)", re.IGNORECASE)
+_LSP_HEADER = re.compile(rb"content-(?:length|type)[ \t]*:", re.IGNORECASE)
 
 
 class FrameError(Exception):
     """Bytes that are no frame; the message says why."""
 
 
-class FrameDecoder:
-    """Cuts a stream of bytes into message bodies, and finds the next frame after bytes that are none."""
+class ForeignError(Exception):
+    """The other end does not speak LSP."""
 
-    def __init__(self) -> None:
+
+class FrameDecoder:
+    """Cuts a stream of bytes into message bodies, and finds the next frame after bytes that are none.
+
+    With `strict`, it raises ForeignError instead at the first header that LSP does not define: a web page can send
+    an HTTP request to a port of this machine, and its body could hold frames.
+    """
+
+    def __init__(self, strict: bool = False) -> None:
+        self._strict = strict
         self._buffer = bytearray()
         self._body: int | None = None  # length of the body that is arriving
         self._skip = 0  # bytes of a body too long to keep
@@ -63,12 +73,22 @@ class FrameDecoder:
         blank = len(self._buffer) - len(self._buffer.lstrip(b"\r\n"))
         del self._buffer[:blank]  # blank lines between frames harm nobody
         end = _BLANK_LINE.search(self._buffer)
+        if self._strict:
+            self._require_lsp(len(self._buffer) if end is None else end.start(), whole=end is not None)
         if end is None:
             del self._buffer[:-_MAX_HEADER]
             return None
         header = bytes(self._buffer[: end.start()])
         del self._buffer[: end.end()]
         return header
+
+    def _require_lsp(self, end: int, whole: bool) -> None:
+        """Of a header that has not arrived whole, the lines that have."""
+        lines = self._buffer[:end].split(b"\n")
+        if len(self._buffer) > _MAX_HEADER and not whole:
+            raise ForeignError
+        if not all(_LSP_HEADER.match(line) for line in (lines if whole else lines[:-1])):
+            raise ForeignError
 
     def _start(self, header: bytes) -> Iterator[FrameError]:
         lengths = _CONTENT_LENGTH.findall(header)

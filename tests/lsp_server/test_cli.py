@@ -262,6 +262,7 @@ def test_an_interrupt_while_the_command_line_is_imported():
         "        os.kill(os.getpid(), signal.SIGINT)\n"
         "    return plain(name, *rest, **kw)\n"
         "builtins.__import__ = interrupted\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored by what sh starts beside itself
         "from lsp_server.__main__ import main\n"
         "raise SystemExit(main())"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from lsp_fakes import PipeClient
 
 from lsp_server.serve import ServeError, serve_tcp
+from lsp_server.transport import frame
 
 SERVER = str(Path(__file__).parent / "fake_server.py")
 Start = Callable[..., "asyncio.Future[PipeClient]"]
@@ -102,6 +104,20 @@ async def test_a_port_for_several_clients(start: Start) -> None:
     assert await exit_code(other) == 1
     said = (await other.process.stderr.read()).decode()
     assert said.strip() == f"cannot listen on 127.0.0.1:{port} ({os.strerror(errno.EADDRINUSE)}); choose another port"
+
+
+@pytest.mark.parametrize("smuggled", [True, False])
+async def test_a_web_page_reaches_nothing(start: Start, smuggled: bool) -> None:
+    """Failed with HTTP's headers taken for LSP's: the body of a POST was a message, or held frames."""
+    server = await start("0")
+    port = int((await server.process.stderr.readline()).decode().rpartition(":")[2])
+    initialize = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}}}).encode()
+    body = b"x\r\n\r\n" + frame(initialize) if smuggled else initialize
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+    async with asyncio.timeout(15):
+        assert await reader.read() == b""
+    writer.close()
 
 
 class TcpClient(PipeClient):

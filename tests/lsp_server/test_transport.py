@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsp_server.transport import FrameDecoder, FrameError, PipeOutput, frame, read_pipe
+from lsp_server.transport import ForeignError, FrameDecoder, FrameError, PipeOutput, frame, read_pipe
 
 
 def decode(*pieces: bytes) -> list[bytes | str]:
@@ -55,6 +55,41 @@ def test_headers_as_clients_write_them(header: bytes) -> None:
 )
 def test_a_bad_header_is_one_error_and_the_next_frame_is_found(header: bytes) -> None:
     assert decode(header + frame(b"next")) == ["a frame has a header Content-Length with a number", b"next"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 90\r\n\r\n",
+        b"GET / HTTP/1.1\r\n",
+        b"Content-Length: 2\r\nOrigin: http://example.org\r\n",
+        b"Content-Length: 2\r\nX-Unknown: yes\r\n\r\n",
+        b"Content-Length : 2\nx\n\n",
+        b"a" * 10_000,
+    ],
+)
+@given(cut=st.integers(0, 200))
+def test_a_strict_decoder_takes_nothing_after_what_is_not_lsp(header: bytes, cut: int) -> None:
+    decoder = FrameDecoder(strict=True)
+    stream = frame(b"before") + header + frame(b"after")
+    bodies: list[object] = []
+
+    def feed() -> None:
+        for piece in (stream[:cut], stream[cut:]):
+            bodies.extend(decoder.feed(piece))
+
+    with pytest.raises(ForeignError):
+        feed()
+    assert bodies in ([], [b"before"])
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(1, 30))
+def test_a_strict_decoder_takes_what_lsp_defines(bodies: list[bytes], size: int) -> None:
+    decoder = FrameDecoder(strict=True)
+    typed = b"CONTENT-TYPE: application/vscode-jsonrpc; charset=utf-8\r\n"
+    stream = b"".join(typed * (len(body) % 2) + frame(body) for body in bodies)
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    assert [body for piece in pieces for body in decoder.feed(piece)] == bodies
 
 
 def test_a_wrong_length_costs_one_message() -> None:
