@@ -185,6 +185,34 @@ async def test_wrong_params_get_one_error(client: Client, params: Any) -> None:
     assert FakeEngine.made[0].requests == []
 
 
+@pytest.mark.parametrize(
+    ("params", "complaint"),
+    [
+        (changed("partialResultToken", 1.5), "partialResultToken: an integer or a string is expected"),
+        (changed("textDocument.uri", 5), "textDocument.uri: a string is expected"),
+        ({}, "context: it is missing"),
+        (changed("context.triggerKind", 9), "context.triggerKind: one of 1, 2 is expected"),
+        (changed("context", 5), "context: an object is expected"),
+        (changed("position.character", "0"), "position.character: an integer is expected"),
+    ],
+)
+async def test_complaints_are_in_the_words_of_the_wire(client: Client, params: Any, complaint: str) -> None:
+    """Failed with cattrs' own: `expected Union @ $.partial_result_token`."""
+    reply = await client.ask(1, "textDocument/inlineCompletion", params)
+    assert reply["error"]["message"] == f"invalid params: {complaint}"
+
+
+async def test_commands_say_what_they_take(client: Client) -> None:
+    said = []
+    for command in ("specter.restartEngine", "specter.accepted"):
+        reply = await client.ask(command, "workspace/executeCommand", {"command": command, "arguments": [1, 2]})
+        said.append(reply["error"]["message"])
+    assert said == [
+        "specter.restartEngine takes no arguments",
+        "specter.accepted takes one argument, the id of a suggestion",
+    ]
+
+
 @pytest.mark.parametrize("trigger", [0, 1, 2])
 async def test_trigger_kinds_of_old_and_new_clients(client: Client, trigger: int) -> None:
     client.open(URI, "")

@@ -111,7 +111,8 @@ async def test_a_web_page_reaches_nothing(start: Start, smuggled: bool) -> None:
     """Failed with HTTP's headers taken for LSP's: the body of a POST was a message, or held frames."""
     server = await start("0")
     port = int((await server.process.stderr.readline()).decode().rpartition(":")[2])
-    initialize = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}}}).encode()
+    params = {"processId": None, "capabilities": {}}
+    initialize = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}).encode()
     body = b"x\r\n\r\n" + frame(initialize) if smuggled else initialize
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
