@@ -128,12 +128,12 @@ class Answer:
         generation.start()
         shown = ""
         while generation.live:
-            rest = generation.rest(typed, self._job.shape)
+            rest = generation.rest(typed, self._job)
             if grew is not None and len(rest) > len(shown):
                 shown = rest
                 grew(Offer(generation.id, self._job.selected + rest))
             await generation.growth()
-        return generation.rest(typed, self._job.shape) if generation.finished else ""
+        return generation.rest(typed, self._job) if generation.finished else ""
 
     def _read(self, generation: Generation, typed: Typed) -> None:
         self._leave()

@@ -7,9 +7,10 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lsp_server import context
 from lsp_server.documents import Edit, Position
 from lsp_server.shape import Shape
 from lsp_server.typed import Typed, advanced, may_become, spliced, typed_since
@@ -35,7 +36,7 @@ class Job:
     uri: str
     cursor: Position
     request: CompletionRequest
-    shape: Shape
+    shape: Callable[[], Shape]  # read from the text around the cursor when it is needed, which takes a few ms
     selected: str = ""
     ahead: str = ""
     delay_s: float = 0.0
@@ -69,11 +70,13 @@ class Generation:
         self.stopped = False
         self.first_text_s: float | None = None  # from the engine's start on it
         self._completion: Completion | None = None
+        self._shape = job.shape()
         self._stream = stream
         self._tell_ended = ended
         self._previous = previous.unfinished() if previous is not None else None
         self._written = written
         self._text = written  # as the model wrote it
+        self._shown_at, self._shown_text = (-1, False), ""  # the shape reads the whole text each time
         self._place = job.cursor if not job.selected else None  # the popup's text is not in the document yet
         self._typed: str | None = ""  # what stands there now; None once something else has changed
         self._typing = False  # whether the user typed along since the last request
@@ -138,7 +141,7 @@ class Generation:
         if typed is None or self.stopped or self.fault:
             return None
         # Nothing typed: the same question again. Typed, but nothing there to agree with it: it would be a gamble.
-        return typed if typed == Typed("") or self.rest(typed, job.shape) else None
+        return typed if typed == Typed("") or self.rest(typed, job) else None
 
     def goes_on(self, job: Job) -> str:
         """What it had written beyond that job's cursor when it was stopped; "" if it is of no use there."""
@@ -147,13 +150,13 @@ class Generation:
             return ""
         return self._text[len(typed.text) :]
 
-    def rest(self, typed: Typed, shape: Shape) -> str:
-        """What to show behind what was typed, "" for nothing. `shape` is that of the place behind it."""
+    def rest(self, typed: Typed, job: Job) -> str:
+        """What to show behind what was typed, which is where `job` is; "" for nothing."""
         shown = self._shown()
         if not shown.startswith(typed.text):
             return ""
         rest = shown[len(typed.text) :]
-        return shape.shown(rest, self.finished) if typed.closers else rest
+        return job.shape().shown(rest, self.finished) if typed.closers else rest
 
     def read(self, typed: Typed) -> None:
         """Somebody waits for it, behind what was typed."""
@@ -185,7 +188,10 @@ class Generation:
             self.stop()
 
     def _shown(self) -> str:
-        return self.job.shape.shown(self._text, self.finished)
+        state = len(self._text), self.finished
+        if self._shown_at != state:
+            self._shown_at, self._shown_text = state, self._shape.shown(self._text, self.finished)
+        return self._shown_text
 
     def _expected(self) -> str:
         """What the user is expected to write at the job's cursor."""
@@ -213,7 +219,7 @@ class Generation:
 
     async def _generate(self) -> None:
         begun = time.perf_counter()
-        async with aclosing(self._stream(_continued(self.job.request, self._written))) as chunks:
+        async with aclosing(self._stream(context.ending(self.job.request, self._shape, self._written))) as chunks:
             async for chunk in chunks:
                 self._text += chunk.text
                 if chunk.text and self.first_text_s is None:
@@ -229,15 +235,3 @@ class Generation:
         # A stream that ends without measurements was closed from elsewhere.
         self.finished = self._completion is not None
         self.stopped = not self.finished
-
-
-def _continued(request: CompletionRequest, written: str) -> CompletionRequest:
-    """The request for what follows `written`."""
-    if not written:
-        return request
-    until = request.until
-    return replace(
-        request,
-        prefix=request.prefix + written,
-        until=None if until is None else lambda text: until(written + text),
-    )

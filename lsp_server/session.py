@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lsp_server import context, exclusions
@@ -229,7 +230,7 @@ class Session:
             return
         job = self._job(document, where)
         line = document.lines[position.line]
-        if job.shape.complete("\n") and not line[position.character :].strip():
+        if job.shape().complete("\n") and not line[position.character :].strip():
             # Then what comes next comes on a new line, indented as this one.
             job = self._job(document, where, ahead="\n" + indentation(line))
         self._completer.prepare(job, self._host.stream, lambda: self._host.usage()["waitingRequests"] > 0)
@@ -240,7 +241,7 @@ class Session:
         assert config is not None
         pieces = self._pieces(document, where, settings, config)
         request = self._request(document, where, settings, config, pieces, ahead)
-        request, shape = context.shaped(request, document.language_id, settings)
+        shape = cache(lambda: context.shape(request, document.language_id, settings))
         return Job(document.uri, where.cursor, request, shape, where.selected, ahead)
 
     def _delay_s(self) -> float:

@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     request = replace(context.build(snapshot, [folder], Settings(), config), deadline_s=None)
     shape = None
     if not arguments.raw:
-        request, shape = context.shaped(request, "", Settings())
+        shape = context.shape(request, "", Settings())
+        request = context.ending(request, shape)
     pair = load_pair(config)
     request = replace(request, snippets=_other_files(pair, config, snapshot, folder))
     show = _ignore if arguments.json else _write

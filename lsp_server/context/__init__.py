@@ -9,17 +9,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lsp_server import exclusions, shape
+from lsp_server import exclusions
 from lsp_server.context.text import normalised
 from lsp_server.documents import Snapshot
 from lsp_server.settings import Settings
+from lsp_server.shape import Shape, language_of, shape_of
 
 if TYPE_CHECKING:  # the engine takes seconds to import
     from engine.config import EngineConfig
     from engine.request import CompletionRequest, Snippet
     from lsp_server.context.sources import Piece
 
-__all__ = ["build", "normalised", "shaped", "snippets"]
+__all__ = ["build", "ending", "normalised", "shape", "snippets"]
 
 
 def build(
@@ -45,11 +46,20 @@ def build(
     )
 
 
-def shaped(request: CompletionRequest, language_id: str, settings: Settings) -> tuple[CompletionRequest, shape.Shape]:
-    """The request, ending where the suggestion is complete, and what of its text is worth showing."""
-    language = shape.language_of(language_id, request.path)
-    wanted = shape.shape_of(request.prefix, request.suffix, language, settings.multiline)
-    return replace(request, stop=wanted.stop, until=wanted.complete), wanted
+def shape(request: CompletionRequest, language_id: str, settings: Settings) -> Shape:
+    """What of a text is worth showing at the request's place, and where it is complete."""
+    language = language_of(language_id, request.path)
+    return shape_of(request.prefix, request.suffix, language, settings.multiline)
+
+
+def ending(request: CompletionRequest, wanted: Shape, written: str = "") -> CompletionRequest:
+    """The request, for what follows `written` at its place, ending where the suggestion is complete."""
+    return replace(
+        request,
+        prefix=request.prefix + written,
+        stop=wanted.stop,
+        until=lambda text: wanted.complete(written + text),
+    )
 
 
 def snippets(pieces: Iterable[Piece]) -> list[Snippet]:

@@ -74,7 +74,9 @@ def test_what_is_scored_is_what_the_server_shows(pair: LoadedPair, project: Path
     scores = [score for each in (row, *rest) for score in each.having]
     by_kind = [case for kind in dict.fromkeys(case.kind for case in made) for case in made if case.kind == kind]
     for case, score in zip(by_kind, scores, strict=True):
-        asked, wanted = context.shaped(request(pair, CONFIG, project, case.hole, frozenset({"path"})), "", Settings())
+        asked = request(pair, CONFIG, project, case.hole, frozenset({"path"}))
+        wanted = context.shape(asked, "", Settings())
+        asked = context.ending(asked, wanted)
         text = "".join(chunk.text for chunk in generate(pair, asked, pair.drafter()))
         shown, middle = wanted.shown(text, finished=True).strip(), case.hole.middle.strip()
         assert score.exact == (shown == middle)
