@@ -36,6 +36,7 @@ class Client:
     registers_configuration: bool  # wants to be asked for workspace/didChangeConfiguration
     shows_progress: bool  # window/workDoneProgress/create
     takes_server_cancelled: bool  # -32802 for a superseded request
+    knows_notebooks: bool
     knows_inline_completion: bool  # otherwise it gets its suggestions among its other completions
 
 
@@ -58,6 +59,7 @@ def read(params: object) -> Client:
         shows_progress=_at(capabilities, "window", "workDoneProgress") is True,
         # The name that LSP has for semantic tokens; it has none for inline completion yet.
         takes_server_cancelled=_at(capabilities, "textDocument", "inlineCompletion", "serverCancelSupport") is True,
+        knows_notebooks=isinstance(_at(capabilities, "notebookDocument"), dict),
         knows_inline_completion=isinstance(_at(capabilities, "textDocument", "inlineCompletion"), dict),
     )
 
@@ -65,12 +67,14 @@ def read(params: object) -> Client:
 def answer(client: Client) -> dict[str, Any]:
     """The result of `initialize`."""
     fallback: dict[str, Any] = {} if client.knows_inline_completion else {"completionProvider": {}}
+    notebooks = {"notebookDocumentSync": {"notebookSelector": [{"notebook": "*"}]}} if client.knows_notebooks else {}
     return {
         "capabilities": {
             "positionEncoding": client.encoding,
             "textDocumentSync": {"openClose": True, "change": _INCREMENTAL, "save": False},
             "inlineCompletionProvider": {},
             **fallback,
+            **notebooks,
             "executeCommandProvider": {"commands": list(COMMANDS)},
             "workspace": {"workspaceFolders": {"supported": True, "changeNotifications": True}, "fileOperations": {}},
         },

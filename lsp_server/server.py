@@ -7,7 +7,7 @@ see the document as it was then; what takes time is in the task that they return
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from lsprotocol import types
@@ -56,6 +56,7 @@ class Server(LanguageServer):
 def _register(server: Server) -> None:
     _register_lifecycle(server)
     _register_documents(server)
+    _register_notebooks(server)
     _register_completion(server)
     _register_feedback(server)
     _register_commands(server)
@@ -99,6 +100,45 @@ def _register_documents(server: Server) -> None:
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def closed(params: types.DidCloseTextDocumentParams) -> None:
         session.closed(params.text_document.uri)
+
+
+def _register_notebooks(server: Server) -> None:
+    """A cell's text is a document; what is said of the notebook is which cells it has."""
+    session = server.session
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_OPEN)
+    def opened(params: types.DidOpenNotebookDocumentParams) -> None:
+        session.notebooks.open(params.notebook_document.uri, [cell.document for cell in params.notebook_document.cells])
+        _open_all(session, params.cell_text_documents)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    def changed(params: types.DidChangeNotebookDocumentParams) -> None:
+        if params.change.cells is not None:
+            _cells_changed(session, params.notebook_document.uri, params.change.cells)
+
+    @server.feature(types.NOTEBOOK_DOCUMENT_DID_CLOSE)
+    def closed(params: types.DidCloseNotebookDocumentParams) -> None:
+        cells = session.notebooks.close(params.notebook_document.uri)
+        for uri in {*cells, *(document.uri for document in params.cell_text_documents)}:
+            session.closed(uri)
+
+
+def _cells_changed(session: Session, notebook: str, cells: types.NotebookDocumentCellChanges) -> None:
+    if cells.structure is not None:
+        array = cells.structure.array
+        uris = [cell.document for cell in array.cells or ()]
+        session.notebooks.splice(notebook, array.start, array.delete_count, uris)
+        _open_all(session, cells.structure.did_open or ())
+        for closed in cells.structure.did_close or ():
+            session.closed(closed.uri)
+    for content in cells.text_content or ():
+        document = content.document
+        session.changed(document.uri, document.version, [_change(change) for change in content.changes])
+
+
+def _open_all(session: Session, documents: Iterable[types.TextDocumentItem]) -> None:
+    for document in documents:
+        session.opened(document.uri, document.language_id, document.version, document.text)
 
 
 def _register_completion(server: Server) -> None:

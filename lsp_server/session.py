@@ -23,6 +23,7 @@ from lsp_server.engine_host import EngineHost
 from lsp_server.feedback import Feedback
 from lsp_server.generation import Job
 from lsp_server.handshake import Client
+from lsp_server.notebooks import Notebooks
 from lsp_server.offer import PairOffer
 from lsp_server.pace import Pace
 from lsp_server.placement import Place, Selected, place
@@ -75,6 +76,7 @@ class Session:
         self._folders = list(client.folders)
         self._completer = Completer(self._prepare, self._tell_busy)
         self._pace = Pace()
+        self.notebooks = Notebooks(self.documents)
         self._live = Live(self.documents)
         self._leads_to: dict[str, str] = {}  # an open document that is a link, and the file behind it
         self._requests = 0
@@ -259,7 +261,7 @@ class Session:
         pieces: Iterable[Piece],
         ahead: str = "",
     ) -> CompletionRequest:
-        snapshot = document.snapshot(where.head, where.tail)
+        snapshot = self.notebooks.joined(document.snapshot(where.head, where.tail))
         snippets = context.snippets(pieces)
         return context.build(snapshot, self._folders, settings, config, where.selected + ahead, snippets)
 
