@@ -7,6 +7,7 @@ after the client has its answer.
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
@@ -37,10 +38,12 @@ OpenSession = Callable[[Client, Output], Session]
 class Connection:
     """The state of one client: waiting for `initialize`, open, or shut down; ended when `ended` has an exit code."""
 
-    def __init__(self, open_session: OpenSession, strict: bool = False) -> None:
-        """`strict` takes no bytes but frames: the connection ends where LSP does."""
+    def __init__(self, open_session: OpenSession, strict: bool = False, token: str | None = None) -> None:
+        """`strict` takes no bytes but frames: the connection ends where LSP does. So it does, with a `token`, for a
+        client that does not give it."""
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._open_session = open_session
+        self._token = token
         self._decoder = FrameDecoder(strict)
         self._output: Output | None = None
         self._session: Session | None = None
@@ -116,6 +119,10 @@ class Connection:
             client = handshake.read(request.params)
         except handshake.ParamsError as error:
             raise RpcError(jsonrpc.INVALID_PARAMS, str(error), request.id) from error
+        if self._token is not None and not hmac.compare_digest(client.token.encode(), self._token.encode()):
+            self._end()
+            need = "this server needs its token, as initializationOptions.token"
+            raise RpcError(jsonrpc.REQUEST_FAILED, need, request.id)
         self._out.write(jsonrpc.result(request.id, handshake.answer(client)))
         self._session = self._open_session(client, self._out)
 

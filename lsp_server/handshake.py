@@ -31,7 +31,8 @@ class Client:
     process_id: int | None
     encoding: Encoding
     folders: tuple[str, ...]  # uris of the workspace folders
-    options: Any  # initializationOptions
+    options: Any  # initializationOptions, without the token
+    token: str  # what a server that is not on this machine only asks for
     pulls_configuration: bool  # answers workspace/configuration
     registers_configuration: bool  # wants to be asked for workspace/didChangeConfiguration
     shows_progress: bool  # window/workDoneProgress/create
@@ -49,11 +50,13 @@ def read(params: object) -> Client:
         raise ParamsError("params.capabilities: an object is expected")
     if not (process_id is None or (isinstance(process_id, int) and not isinstance(process_id, bool))):
         raise ParamsError("params.processId: an integer or null is expected")
+    options, token = _without_token(params.get("initializationOptions"))
     return Client(
         process_id=process_id,
         encoding=_encoding(_at(capabilities, "general", "positionEncodings")),
         folders=_folders(params),
-        options=params.get("initializationOptions"),
+        options=options,
+        token=token,
         pulls_configuration=_at(capabilities, "workspace", "configuration") is True,
         registers_configuration=_at(capabilities, "workspace", "didChangeConfiguration", "dynamicRegistration") is True,
         shows_progress=_at(capabilities, "window", "workDoneProgress") is True,
@@ -87,6 +90,14 @@ def version() -> str:
         return importlib.metadata.version("specter-ls")
     except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
         return "0"
+
+
+def _without_token(options: object) -> tuple[object, str]:
+    """A token is no setting: it must not be complained of or shown."""
+    if not isinstance(options, dict):
+        return options, ""
+    token = options.get("token")
+    return {key: value for key, value in options.items() if key != "token"}, token if isinstance(token, str) else ""
 
 
 def _encoding(offered: object) -> Encoding:

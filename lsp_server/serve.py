@@ -40,12 +40,20 @@ def serve_stdio(overrides: Mapping[str, object], make_host: Callable[..., Engine
 
 
 def serve_tcp(
-    host: str, port: int, overrides: Mapping[str, object], make_host: Callable[..., EngineHost] = EngineHost
+    host: str,
+    port: int,
+    overrides: Mapping[str, object],
+    token: str | None = None,
+    make_host: Callable[..., EngineHost] = EngineHost,
 ) -> int:
-    """Serve clients on a loopback address, each with its own documents, until interrupted. Raises ServeError."""
-    _require_loopback(host)
+    """Serve clients, each with its own documents, until interrupted; those that do not give the token are sent away.
+
+    Raises ServeError, also for an address beyond this machine without a token.
+    """
+    if token is None:
+        _require_loopback(host)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_tcp(host, port, lambda: make_host(overrides)))
+        asyncio.run(_tcp(host, port, token, lambda: make_host(overrides)))
     return 0
 
 
@@ -59,12 +67,12 @@ async def _stdio(stdin: int, stdout: int, make_host: Callable[[], EngineHost]) -
     _end(host, code)
 
 
-async def _tcp(address: str, port: int, make_host: Callable[[], EngineHost]) -> None:
+async def _tcp(address: str, port: int, token: str | None, make_host: Callable[[], EngineHost]) -> None:
     host = make_host()
 
     async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A TCP client may run on another machine or in a container: its process id means nothing here.
-        connection = Connection(_opener(host, lambda _: None), strict=True)
+        connection = Connection(_opener(host, lambda _: None), strict=True, token=token)
         connection.attach(StreamOutput(writer, connection.lost))
         reading = asyncio.create_task(read_stream(reader, connection.receive))
         reading.add_done_callback(lambda _: connection.lost())
@@ -142,4 +150,4 @@ def _require_loopback(host: str) -> None:
     with contextlib.suppress(ValueError):
         if host == "localhost" or ipaddress.ip_address(host).is_loopback:
             return
-    raise ServeError(f"{host} is not on this machine only; use 127.0.0.1, ::1 or localhost")
+    raise ServeError(f"{host} is not on this machine only; use 127.0.0.1, ::1 or localhost, or give --token-file")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import NamedTuple
 
 from lsp_server.commands import UserError
 from lsp_server.commands.options import add_engine_options, engine_config, overrides
 
+_SHORTEST_TOKEN = 16
 SUMMARY = "run the language server, on stdio or TCP"
 
 
@@ -23,6 +25,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tcp", metavar="HOST:PORT", help="listen there instead, as in 127.0.0.1:7700; port 0 takes a free one"
     )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="with --tcp: clients must give the token in FILE, as initializationOptions.token; needed beyond loopback",
+    )
     add_engine_options(parser)
 
 
@@ -32,14 +39,33 @@ def run(arguments: argparse.Namespace) -> int:
     engine_config(arguments)  # a wrong option is said here, not to every client
     options = overrides(arguments)
     if arguments.tcp is None:
+        if arguments.token_file is not None:
+            raise UserError("--token-file goes with --tcp; leave it out")
         return serve_stdio(options)
     if arguments.stdio:
         raise UserError("--stdio and --tcp exclude one another; leave one out")
     address = parse_address(arguments.tcp)
     try:
-        return serve_tcp(address.host, address.port, options)
+        return serve_tcp(address.host, address.port, options, _token(arguments.token_file))
     except ServeError as error:
         raise UserError(f"--tcp: {error}") from None
+
+
+def _token(file: str | None) -> str | None:
+    """The file's one line; from a file, so that it is in no process list and no shell history."""
+    if file is None:
+        return None
+    try:
+        token = Path(file).read_text().strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise UserError(f"--token-file: {file} cannot be read ({reason}); give a file with one line") from None
+    if len(token) < _SHORTEST_TOKEN or not token.isprintable():
+        raise UserError(
+            f"--token-file: {file} must hold one line of at least {_SHORTEST_TOKEN} characters; "
+            "make one with `openssl rand -hex 16`"
+        )
+    return token
 
 
 def parse_address(text: str) -> Address:

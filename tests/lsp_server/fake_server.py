@@ -1,4 +1,4 @@
-"""`specter serve` with the fake engine, for tests of the process: `fake_server.py [PORT]`."""
+"""`specter serve` with the fake engine, for tests of the process: `fake_server.py [PORT [TOKEN]]`."""
 
 import sys
 
@@ -9,6 +9,6 @@ from lsp_server.serve import ServeError, serve_stdio, serve_tcp
 if len(sys.argv) == 1:
     sys.exit(serve_stdio({}, fake_host))
 try:
-    serve_tcp("127.0.0.1", int(sys.argv[1]), {}, fake_host)
+    serve_tcp("127.0.0.1", int(sys.argv[1]), {}, sys.argv[2] if len(sys.argv) > 2 else None, fake_host)
 except ServeError as error:
     sys.exit(str(error))

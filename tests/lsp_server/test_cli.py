@@ -341,7 +341,26 @@ class TestServe:
     )
     def test_tcp(self, text, address, calls):
         assert main(["serve", "--tcp", text, "--device", "cpu"]) == 0
-        assert calls == [(*address, {"device": "cpu"})]
+        assert calls == [(*address, {"device": "cpu"}, None)]
+
+    def test_a_token_from_a_file(self, calls, tmp_path):
+        (tmp_path / "token").write_text("0123456789abcdef\n")
+        assert main(["serve", "--tcp", "0.0.0.0:7", "--token-file", str(tmp_path / "token")]) == 0
+        assert calls == [("0.0.0.0", 7, {}, "0123456789abcdef")]
+
+    @pytest.mark.parametrize("content", [None, b"", b"short", b"\xff" * 20, b"two lines of text\nare none"])
+    def test_no_token_in_the_file(self, calls, tmp_path, content, capsys):
+        file = tmp_path / "token"
+        if content is not None:
+            file.write_bytes(content)
+        assert main(["serve", "--tcp", "127.0.0.1:7", "--token-file", str(file)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"specter: --token-file: {file} ")
+        assert calls == []
+
+    def test_a_token_is_for_tcp(self, calls, tmp_path, capsys):
+        assert main(["serve", "--token-file", str(tmp_path)]) == 2
+        assert "--tcp" in capsys.readouterr().err
 
     def test_a_server_that_cannot_start(self, monkeypatch, capsys):
         from lsp_server import serve

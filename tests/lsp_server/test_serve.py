@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from lsp_fakes import PipeClient
 
+from lsp_server import serve
 from lsp_server.serve import ServeError, serve_tcp
 from lsp_server.transport import frame
 
@@ -119,6 +120,44 @@ async def test_a_web_page_reaches_nothing(start: Start, smuggled: bool) -> None:
     async with asyncio.timeout(15):
         assert await reader.read() == b""
     writer.close()
+
+
+@pytest.mark.parametrize("token", ["a-secret-of-16-letters", "another-one-of-them", "", None, 5])
+async def test_a_client_without_the_token_is_sent_away(start: Start, token: object) -> None:
+    """And one that has it is not told that it is no setting. Seen to fail with the check left out."""
+    server = await start("0", "a-secret-of-16-letters")
+    port = int((await server.process.stderr.readline()).decode().rpartition(":")[2])
+    client = TcpClient(*await asyncio.open_connection("127.0.0.1", port))
+    options = {} if token is None else {"token": token}
+    params = {"processId": None, "capabilities": {}, "initializationOptions": options}
+    client.send(id=0, method="initialize", params=params)
+    reply = await client.reply(0)
+    if token == "a-secret-of-16-letters":
+        assert "result" in reply
+        client.send(method="initialized", params={})
+        client.send(id=1, method="specter/stats")
+        messages = []
+        while (message := await client.receive()) is not None and message.get("id") != 1:
+            messages.append(message)
+        assert "result" in (message or {})
+        assert not [message for message in messages if message.get("method") == "window/showMessage"]
+    else:
+        assert reply["error"]["code"] == -32803
+        assert "a-secret" not in str(reply)
+        assert await client.receive_end()
+
+
+def test_beyond_this_machine_with_a_token_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    async def tcp(address: str, port: int, token: str | None, make_host: object) -> None:
+        started.append(address)
+
+    monkeypatch.setattr(serve, "_tcp", tcp)
+    assert serve_tcp("0.0.0.0", 0, {}, "a-secret-of-16-letters") == 0
+    assert started == ["0.0.0.0"]
+    with pytest.raises(ServeError, match="--token-file"):
+        serve_tcp("0.0.0.0", 0, {})
 
 
 class TcpClient(PipeClient):
