@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
 _CLOSED = "the engine was closed"
+_HUNG_S = 30.0  # for one step: a chunk of a prompt, or a cycle
 
 
 class EngineError(Exception):
@@ -65,6 +66,7 @@ class CompletionEngine:
         self._loads: set[Callable[[Exception], None]] = set()  # each fails one waiting `load`
         self._cancels = _Cancels()
         self._closed = False
+        self._step_began: float | None = None  # time.perf_counter(); of the step the worker is in
         self._thread.start()
 
     @property
@@ -135,7 +137,7 @@ class CompletionEngine:
         self._work.put(lambda: self._complete(job))
         try:
             while True:
-                item = await job.chunks.get()
+                item = await self._next(job)
                 if isinstance(item, Exception):
                     raise item
                 if item.text or item.completion:
@@ -144,6 +146,20 @@ class CompletionEngine:
                     return
         finally:
             job.cancel()
+
+    async def _next(self, job: _Job) -> Chunk | Exception:
+        """What comes next of a job, its turn included; an error if the models hang."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_HUNG_S):
+                    return await job.chunks.get()
+            began = self._step_began
+            if began is not None and time.perf_counter() - began > _HUNG_S:
+                log.error("a step of the models has lasted for over %.0f s", _HUNG_S)
+                return EngineError(
+                    f"the models hang: one step has lasted for over {_HUNG_S:.0f} s; restart the engine, or choose a "
+                    "smaller pair"
+                )
 
     def preview(self, request: CompletionRequest) -> EncodedPrompt:
         """Exactly the prompt that a stream of this request would send."""
@@ -195,7 +211,7 @@ class CompletionEngine:
     def _decode(self, job: _Job, pair: LoadedPair) -> Chunk | None:
         """Posts the chunks as they come; returns the last one, or None if the job was cancelled."""
         with closing(generate(pair, job.request, pair.drafter())) as chunks:
-            for chunk in chunks:
+            for chunk in self._timed(chunks):
                 if chunk.completion is not None:
                     return chunk
                 if job.cancelled_at is not None or self._closed:
@@ -203,6 +219,17 @@ class CompletionEngine:
                 job.post(chunk)
         self._cancels.add(job.cancelled_at or time.perf_counter(), chunk.tokens)
         return None
+
+    def _timed(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """The chunks, with the beginning of each step noted for `_next`."""
+        try:
+            self._step_began = time.perf_counter()
+            for chunk in chunks:
+                self._step_began = None
+                yield chunk
+                self._step_began = time.perf_counter()
+        finally:
+            self._step_began = None
 
 
 class _Cancels:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -31,11 +32,13 @@ class Gate(TableRunner):
         super().__init__()
         self.table[:, : len(MARKERS)] -= 100
         self.entered, self.open = threading.Event(), threading.Event()
+        self.delay_s = 0.0
         self.open.set()
 
     def forward(self, *arguments):
         self.entered.set()
         assert self.open.wait(30)
+        time.sleep(self.delay_s)
         return super().forward(*arguments)
 
     def hold(self) -> None:
@@ -121,6 +124,31 @@ async def test_leaving_cancels_within_a_cycle(served: CompletionEngine, target: 
     await until(lambda: idle(served))
     assert len(target.calls) <= forwards + 2  # the one it stood in, and one that had begun before it was held
     assert served.usage()["tokensAfterCancel"] <= DRAFT_LENGTH + 1
+
+
+async def test_a_step_that_hangs_is_named(
+    served: CompletionEngine, target: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To whoever waits, in its turn or for it. Seen to fail with the time counted from the request: the one that only
+    waits for its turn."""
+    monkeypatch.setattr(engine.service, "_HUNG_S", 0.1)
+    target.hold()
+    first, second = (asyncio.create_task(collect(served, REQUEST)) for _ in range(2))
+    for task in (first, second):
+        with pytest.raises(EngineError, match="the models hang: one step"):
+            await task
+    target.open.set()
+    await until(lambda: idle(served))
+    assert await complete(served, REQUEST)
+
+
+async def test_a_long_wait_for_ones_turn_is_no_hang(
+    served: CompletionEngine, target: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.service, "_HUNG_S", 0.15)
+    target.delay_s = 0.03
+    first, second = (asyncio.create_task(complete(served, REQUEST)) for _ in range(2))
+    assert (await first).tokens == (await second).tokens == 40
 
 
 async def test_a_cancelled_task_leaves_its_stream(served: CompletionEngine, target: Gate) -> None:
