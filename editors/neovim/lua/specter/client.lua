@@ -28,6 +28,7 @@ local expected_exit = false
 local restarting = false
 local complained = {} ---@type table<any, true>
 local languages = {} ---@type table<integer, string> as the server knows the buffers
+local nameless ---@type integer? the one buffer without a name that the server knows, see `renamed`
 local requests = 0
 local stream ---@type {token: string, sequence: integer, receive: fun(items: lsp.InlineCompletionItem[])}?
 
@@ -85,6 +86,30 @@ end
 
 -- --- the server's configuration ----------------------------------------------------------------------------------
 
+--- Neovim gives all buffers without a name one uri. The server gets one that is the buffer's own, of the scheme that
+--- is usual for them; so it may know only one of these at a time.
+---@param send function of the connection
+---@return function
+local function renamed(send)
+  return function(method, params, ...)
+    local document = type(params) == 'table' and params.textDocument
+    if document and document.uri == vim.uri_from_fname('') then
+      if not nameless then
+        return true -- it has got a name
+      end
+      local copy = vim.tbl_extend('force', document, { uri = M.untitled(nameless) })
+      params = vim.tbl_extend('force', params, { textDocument = copy })
+    end
+    return send(method, params, ...)
+  end
+end
+
+---@param buf integer
+---@return string
+function M.untitled(buf)
+  return ('untitled:Untitled-%d'):format(buf)
+end
+
 ---@param dispatchers vim.lsp.rpc.Dispatchers
 ---@return vim.lsp.rpc.PublicClient
 local function spawn(dispatchers)
@@ -105,7 +130,7 @@ local function spawn(dispatchers)
     fail(('`%s` cannot be run; see :checkhealth specter'):format(command[1]))
     error(rpc or 'not started', 0)
   end
-  return rpc
+  return vim.tbl_extend('force', rpc, { request = renamed(rpc.request), notify = renamed(rpc.notify) })
 end
 
 local handlers = {
@@ -187,12 +212,36 @@ end
 
 -- --- life --------------------------------------------------------------------------------------------------------
 
---- Whether a buffer is a file that someone writes. Nameless ones share one uri, so the server could not tell them apart.
+--- Whether a buffer is a text that someone writes. One without a name is, once someone does.
 ---@param buf integer
 ---@return boolean
-local function is_file(buf)
+local function is_text(buf)
+  if not api.nvim_buf_is_loaded(buf) or vim.bo[buf].buftype ~= '' then
+    return false
+  end
   local name = api.nvim_buf_get_name(buf)
-  return api.nvim_buf_is_loaded(buf) and vim.bo[buf].buftype == '' and name ~= '' and not name:match('^%a[%w+.-]+://')
+  if name == '' then
+    local inserting = api.nvim_get_mode().mode:sub(1, 1) == 'i' and buf == api.nvim_get_current_buf()
+    return vim.bo[buf].buflisted and (inserting or buf == nameless)
+  end
+  return not name:match('^%a[%w+.-]+://')
+end
+
+--- The nameless buffer that the server knows is no longer the one, or has a name now.
+---@param client vim.lsp.Client
+local function forget_nameless(client)
+  if not nameless then
+    return
+  end
+  local buf, uri = nameless, M.untitled(nameless)
+  local there = api.nvim_buf_is_valid(buf)
+  if there and vim.lsp.buf_is_attached(buf, client.id) then
+    vim.lsp.buf_detach_client(buf, client.id)
+  end
+  nameless = nil
+  if there and api.nvim_buf_get_name(buf) ~= '' then -- else Neovim has said it
+    call(client, 'notify', 'textDocument/didClose', { textDocument = { uri = uri } })
+  end
 end
 
 ---@param buf integer
@@ -239,10 +288,14 @@ end
 --- Make a buffer known to the server, which is started if need be.
 ---@param buf integer
 function M.attach(buf)
-  if broken or restarting or not is_file(buf) or too_large(buf) then
+  if broken or restarting or not is_text(buf) or too_large(buf) then
     return
   end
   local client = any()
+  local has_name = api.nvim_buf_get_name(buf) ~= ''
+  if client and has_name == (buf == nameless) then
+    forget_nameless(client)
+  end
   if not client and config.options.settings.enabled == false then
     return
   elseif client and vim.lsp.buf_is_attached(buf, client.id) then
@@ -259,6 +312,7 @@ function M.attach(buf)
     expected_exit = false
     become({ state = 'loading', message = 'starting' })
   end
+  nameless = not has_name and buf or nameless
   local id = vim.lsp.start(wanted, { bufnr = buf, reuse_client = reuse, silent = true })
   if id and not client then
     watch_start(id)
@@ -277,7 +331,7 @@ end
 ---@param code integer
 ---@param signal integer
 function M._exited(code, signal)
-  stream = nil
+  stream, nameless = nil, nil
   if restarting then
     restarting = false
     vim.schedule(function()

@@ -89,10 +89,10 @@ local function sent(answer)
   return vim.list_extend(lines, lines_of(answer.prompt))
 end
 
---- Another word of the server's command line: `specter serve` gives `specter pairs`.
----@param word string
+--- Other words of the server's command line: `specter serve` gives `specter pairs`.
+---@param ... string
 ---@return string[]
-local function command_line(word)
+local function command_line(...)
   local line = {}
   for _, part in ipairs(config.options.cmd) do
     if part == 'serve' then
@@ -100,7 +100,7 @@ local function command_line(word)
     end
     table.insert(line, part)
   end
-  return vim.list_extend(line, { word })
+  return vim.list_extend(line, { ... })
 end
 
 ---@param on_pairs fun(text: string)
@@ -119,18 +119,24 @@ local function list_pairs(on_pairs)
   end
 end
 
+local AUTO = 'auto' -- the best pair on this machine that fits the GPU
 local known_pairs ---@type string[]?
 
---- The names of the pairs, for completion; the command line is asked once.
+--- The names of the pairs, for completion; the command line is asked until it has answered.
 ---@return string[]
 local function pair_names()
-  if not known_pairs then
-    known_pairs = {}
-    local started, process = pcall(vim.system, command_line('pairs'), { text = true })
-    local result = started and process:wait(5000)
-    for _, line in ipairs(result and result.code == 0 and lines_of(result.stdout) or {}) do
-      table.insert(known_pairs, line:match('^[%l%d][%w._-]*'))
-    end
+  if known_pairs then
+    return known_pairs
+  end
+  local started, process = pcall(vim.system, command_line('pairs', '--json'), { text = true })
+  local result = started and process:wait(5000)
+  local read, answer = pcall(vim.json.decode, result and result.stdout or '')
+  if not read or not answer.pairs then
+    return { AUTO }
+  end
+  known_pairs = { AUTO }
+  for _, pair in ipairs(answer.pairs) do
+    table.insert(known_pairs, pair.name)
   end
   return known_pairs
 end

@@ -40,9 +40,11 @@ end
 
 local function watch()
   api.nvim_create_augroup('specter', { clear = true })
-  on({ 'BufEnter', 'BufFilePost', 'BufWritePost', 'FileType' }, function(event)
+  local function attach(event)
     client.attach(event.buf)
-  end)
+  end
+  on({ 'BufEnter', 'BufFilePost', 'BufWritePost', 'FileType' }, attach)
+  on('ModeChanged', attach, '[^i]*:i*')
   on({ 'CursorMovedI', 'TextChangedI', 'TextChangedP', 'CompleteDone' }, request.refresh)
   on('CompleteChanged', vim.schedule_wrap(request.refresh)) -- the menu is not yet what it will be
   on('ModeChanged', request.clear, 'i*:[^i]*')

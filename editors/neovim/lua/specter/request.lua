@@ -17,6 +17,7 @@ local INVOKED, AUTOMATIC = 1, 2
 ---@field start integer byte column where it begins
 ---@field covered integer bytes after the cursor that it replaces
 ---@field source lsp.InlineCompletionItem
+---@field before? string what of the source was written before `start`
 
 ---@class specter.Suggestion
 ---@field buf integer
@@ -260,13 +261,26 @@ function M.refresh()
   end
 end
 
---- Ask at the cursor even if nothing was to be shown there.
-function M.trigger()
-  if allowed() then
-    dismissed = nil
-    M.clear()
-    ask(INVOKED)
+--- The suggestion as if it had been asked for where the cursor is now.
+---@param suggestion specter.Suggestion
+local function move_here(suggestion)
+  local row, col = cursor()
+  if row == suggestion.row and col == suggestion.col then
+    return
   end
+  for index, item in ipairs(suggestion.items) do
+    local rest, written = remaining(suggestion, item)
+    suggestion.items[index] = {
+      text = assert(rest), -- there is one item, and it is on screen
+      start = col,
+      covered = item.covered,
+      source = item.source,
+      before = (item.before or '') .. item.text:sub(1, written),
+    }
+  end
+  local line = api.nvim_get_current_line()
+  suggestion.row, suggestion.col = row, col
+  suggestion.head, suggestion.tail = line:sub(1, col), line:sub(col + 1)
 end
 
 --- Everything the server has for the place of a suggestion, behind what is known already.
@@ -274,6 +288,7 @@ end
 ---@param step integer
 local function ask_all(suggestion, step)
   suggestion.all = true
+  move_here(suggestion)
   local asked = context(INVOKED)
   local place = here()
   if not asked then
@@ -301,6 +316,21 @@ local function ask_all(suggestion, step)
   end)
 end
 
+--- Ask at the cursor even if nothing was to be shown there. What is shown stays, and the server's others come.
+function M.trigger()
+  if not allowed() then
+    return
+  end
+  dismissed = nil
+  local suggestion = visible()
+  if not suggestion then
+    M.clear()
+    ask(INVOKED)
+  elseif not suggestion.all and not suggestion.cancel then
+    ask_all(suggestion, 0)
+  end
+end
+
 --- The next suggestion (or, with -1, the previous); the first time, the server is asked what else it has.
 ---@param step integer
 function M.cycle(step)
@@ -308,8 +338,7 @@ function M.cycle(step)
   if not suggestion then
     return M.trigger()
   end
-  local row, col = cursor()
-  if #suggestion.items == 1 and not suggestion.all and row == suggestion.row and col == suggestion.col then
+  if #suggestion.items == 1 and not suggestion.all then
     if not suggestion.cancel then -- it still grows otherwise
       ask_all(suggestion, step)
     end
@@ -359,7 +388,7 @@ function M.accepting(chunk)
     end
     return item.covered
   end
-  local accepted = item.text:sub(1, written + #chunk)
+  local accepted = (item.before or '') .. item.text:sub(1, written + #chunk)
   if item.source.insertText:find('\r\n', 1, true) then
     accepted = accepted:gsub('\n', '\r\n')
   end

@@ -235,18 +235,74 @@ test('fifty files', function(nvim)
   equal(nvim:screen()[1], 'ab')
 end)
 
-test('a file gets its name, and its language, later', function(nvim)
-  nvim:lua([[Fake = require('fake_server') Fake.install()]])
-  nvim:type('ia<Esc>')
-  equal(nvim:lua([[return Fake.count('textDocument/didOpen')]]), 0, 'nameless')
-  nvim:lua([[vim.cmd.saveas(vim.fn.tempname())]])
+--- What the server knows of documents: uri → text, as didOpen, didChange and didClose say.
+local function documents(nvim)
   nvim:type('')
-  equal(nvim:lua([[return Fake.count('textDocument/didOpen')]]), 1)
+  return nvim:lua([[
+    local open = {}
+    for _, message in ipairs(Fake.log) do
+      local document = message.params.textDocument
+      if message.method == 'textDocument/didOpen' then
+        assert(not open[document.uri], 'opened twice: ' .. document.uri)
+        open[document.uri] = document.languageId
+      elseif message.method == 'textDocument/didChange' then
+        assert(open[document.uri], 'not open: ' .. document.uri)
+      elseif message.method == 'textDocument/didClose' then
+        open[document.uri] = nil
+      end
+    end
+    return next(open) and open or vim.empty_dict()
+  ]])
+end
+
+test('a file gets its language later', function(nvim)
+  fake(nvim, { '' })
   nvim:lua([[vim.bo.filetype = 'lua']])
   nvim:type('')
   equal(nvim:lua([[return Fake.last('textDocument/didOpen').textDocument.languageId]]), 'lua')
   equal(nvim:lua([[return { Fake.count('textDocument/didOpen'), Fake.count('textDocument/didClose') }]]), { 2, 1 })
 end)
+
+test('a buffer without a name is a document once someone writes in it', function(nvim)
+  nvim:lua([[Fake = require('fake_server') Fake.install()]])
+  equal(nvim:lua([[return #Fake.log]]), 0, 'the server is not started for an empty Neovim')
+  nvim:type('ia')
+  answer(nvim, 'bc')
+  equal(nvim:screen(), { 'abc' })
+  equal(vim.tbl_keys(documents(nvim)), { 'untitled:Untitled-1' })
+  nvim:type('b')
+  equal(nvim:screen(), { 'abc' })
+  nvim:type('<Tab>')
+  equal(nvim:lines(), { 'abc' })
+end)
+
+test('buffers without a name are not taken for each other', function(nvim)
+  nvim:lua([[Fake = require('fake_server') Fake.install()]])
+  nvim:type('ia<Esc>:enew!<CR>')
+  nvim:type('ib')
+  local second = nvim:lua([[return vim.api.nvim_get_current_buf()]])
+  equal(vim.tbl_keys(documents(nvim)), { 'untitled:Untitled-' .. second })
+  equal(nvim:lua([[return Fake.last('textDocument/didOpen').textDocument.text]]):sub(1, 1), '\n')
+  nvim:type('<Esc>:1buffer!<CR>Ac')
+  equal(vim.tbl_keys(documents(nvim)), { 'untitled:Untitled-1' })
+  equal(nvim:lua([[return Fake.last('textDocument/didOpen').textDocument.text]]), 'a\n')
+  nvim:type('<Esc>:bwipe!<CR>')
+  equal(documents(nvim), {})
+end)
+
+for how, command in pairs({ write = 'write ', file = 'file ', saveas = 'saveas ' }) do
+  test('a buffer gets its name: :' .. how, function(nvim)
+    nvim:lua([[Fake = require('fake_server') Fake.install()]])
+    nvim:type('ia<Esc>')
+    local name = vim.fn.tempname() .. '.txt'
+    nvim:type(':' .. command .. name .. '<CR>')
+    equal(vim.tbl_keys(documents(nvim)), { vim.uri_from_fname(name) })
+    nvim:type('ab')
+    answer(nvim, 'c')
+    equal(nvim:screen()[1], 'abc')
+    equal(vim.tbl_keys(documents(nvim)), { vim.uri_from_fname(name) })
+  end)
+end
 
 test('settings go to the server', function(nvim)
   fake(nvim, { '' }, { settings = { pair = 'embedded', context = { maxSnippets = 2 } } })
