@@ -104,6 +104,7 @@ _SETTINGS: dict[str, _Setting] = {
     "context.maxSnippets": _Setting(_within(0, 64), "a whole number from 0 to 64", "max_snippets"),
     "server.url": _Setting(lambda _: False, "nothing: this version has no remote engines", ""),
 }
+KEYS = tuple(key for key, setting in _SETTINGS.items() if setting.name)  # that can be set, without "specter."
 _GROUPS = {key.partition(".")[0] for key in _SETTINGS if "." in key}
 
 

@@ -3,7 +3,7 @@
 import { execFile } from "node:child_process";
 import * as vscode from "vscode";
 import { install } from "./install";
-import { parsePairs } from "./pairs";
+import { CHOICES, parsePairs } from "./pairs";
 import type { Provider } from "./provider";
 import type { Server } from "./server";
 
@@ -38,6 +38,7 @@ export function registerCommands(server: Server, provider: Provider, log: vscode
     command("acceptWord", () => provider.acceptPart("editor.action.inlineSuggest.acceptNextWord")),
     command("acceptLine", () => provider.acceptPart("editor.action.inlineSuggest.acceptNextLine")),
     command("next", editor("showNext")),
+    command("previous", editor("showPrevious")),
     command("dismiss", () => {
       provider.dismiss();
       return editor("hide")();
@@ -97,24 +98,22 @@ async function toggleLanguage(): Promise<void> {
 }
 
 async function selectPair(server: Server): Promise<void> {
-  const pairs = await run(server, ["pairs"]).then(parsePairs, () => []);
+  const pairs = await run(server, ["pairs", "--json"])
+    .then(parsePairs)
+    .catch((error: Error) => {
+      vscode.window.showWarningMessage(`Specter: the list of pairs is not to be had (${error.message}).`);
+      return [];
+    });
   const current = settings().get("pair", "");
-  const entries = [
-    {
-      label: "Default",
-      description: current === "" ? "in use" : "",
-      detail: "The pair that comes with the server",
-      name: "",
-    },
-    ...pairs.map(({ name, detail, here }) => ({
-      label: name,
-      description: [name === current ? "in use" : "", here ? "on this machine" : ""]
-        .filter((word) => word !== "")
-        .join(" · "),
-      detail,
-      name,
-    })),
-  ];
+  const choices = [...CHOICES, ...pairs.map((pair) => ({ ...pair, label: pair.name }))];
+  const entries = choices.map((choice) => ({
+    label: choice.label,
+    description: [choice.name === current ? "in use" : "", "here" in choice && choice.here ? "on this machine" : ""]
+      .filter((word) => word !== "")
+      .join(" · "),
+    detail: choice.detail,
+    name: choice.name,
+  }));
   const entry = await vscode.window.showQuickPick(entries, { title: "Specter: models", matchOnDetail: true });
   if (entry === undefined) return;
   const workspace = settings().inspect("pair")?.workspaceValue !== undefined;

@@ -1,4 +1,4 @@
-// Reads the table that `specter pairs` prints. Pure.
+// Reads what `specter pairs --json` prints. Pure.
 
 export interface Pair {
   readonly name: string;
@@ -6,18 +6,23 @@ export interface Pair {
   readonly here: boolean; // both models are on this machine
 }
 
-const NAME = /^(\S+) +([\d.]+ GB) {2,}(.*?) {2,}(\S.*)$/;
-const MODEL = /^ {2}(target|draft) +(\S.*?)(?: {2,}(.*))?$/;
+/** What the user may set `specter.pair` to besides a pair's name, and what that does. */
+export const CHOICES = [
+  { name: "", label: "Default", detail: "The pair that comes with the server" },
+  { name: "auto", label: "auto", detail: "The best pair on this machine that fits the GPU" },
+] as const;
 
-export function parsePairs(table: string): Pair[] {
-  return table.split(/\r?\n(?:\r?\n)+/).flatMap((block) => {
-    const [first = "", ...rest] = block.split(/\r?\n/);
-    const head = NAME.exec(first);
-    if (head === null) return [];
-    const [, name = "", memory = "", , licence = ""] = head;
-    const models = rest.map((line) => MODEL.exec(line)).filter((match) => match !== null);
-    const here = models.every(([, , , where = ""]) => where === "" || where === "on this machine");
-    const names = models.map(([, , model = ""]) => model).filter((model) => model !== "none");
-    return [{ name, detail: [names.join(" + "), memory, licence.trim()].join(" · "), here }];
+interface Model {
+  readonly model: string;
+}
+
+/** Throws if it is no such document. */
+export function parsePairs(output: string): Pair[] {
+  const { pairs } = JSON.parse(output) as {
+    pairs: { name: string; target: Model; draft: Model | null; memoryGb: number; licence: string; here: boolean }[];
+  };
+  return pairs.map(({ name, target, draft, memoryGb, licence, here }) => {
+    const models = [target, draft].flatMap((one) => (one === null ? [] : [one.model]));
+    return { name, detail: [models.join(" + "), `${memoryGb} GB`, licence].join(" · "), here };
   });
 }

@@ -18,6 +18,15 @@ const GROW_MS = 50; // between two redraws; VS Code adds 50 ms of its own
 
 export const ACCEPTED = "specter.internal.accepted";
 
+/** The key for "dismiss" hides the text before it comes here: from here, that would hit what was typed meanwhile. */
+const DISMISSED = "specter.internal.dismissed";
+
+/**
+ * `typing`: one suggestion. `key`: the user asked; alternatives come with the last word. `more`: the user asked for
+ * alternatives to what is on the screen, which stays there until all have come.
+ */
+type Kind = "typing" | "key" | "more";
+
 /** One request to the server and what became of it. */
 class Live {
   readonly started = performance.now();
@@ -25,6 +34,7 @@ class Live {
   firstMs: number | undefined;
   waiting = 0; // requests of VS Code
   told = false; // the server knows that it was shown
+  replaced = false; // by one that asked for alternatives at the same place
   private wake = () => {};
   private next = this.renew();
 
@@ -32,6 +42,7 @@ class Live {
     readonly client: Client,
     readonly document: vscode.TextDocument,
     readonly suggestion: Suggestion,
+    readonly kind: Kind,
   ) {}
 
   changed(): void {
@@ -97,6 +108,7 @@ export class Provider implements vscode.Disposable {
       vscode.window.onDidChangeActiveTextEditor(() => this.left()),
       vscode.window.onDidChangeTextEditorSelection((event) => this.moved(event)),
       vscode.commands.registerCommand(ACCEPTED, (client: Client, id: string) => this.accepted(client, id)),
+      vscode.commands.registerCommand(DISMISSED, () => this.dismiss()),
     ];
   }
 
@@ -179,8 +191,7 @@ export class Provider implements vscode.Disposable {
       return undefined;
     }
     if (tooLargeMb(document) !== undefined || severalCursors(document)) return undefined;
-    const automatic = context.triggerKind === vscode.InlineCompletionTriggerKind.Automatic;
-    if (automatic && same(this.dismissed, document, cursor)) return undefined;
+    if (automatic(context) && same(this.dismissed, document, cursor)) return undefined;
     const selected = selection(context.selectedCompletionInfo);
     const live = await this.answering(client, document, cursor, selected, context, token);
     if (live === undefined) return undefined;
@@ -217,8 +228,7 @@ export class Provider implements vscode.Disposable {
   ): Live | undefined {
     const live = this.live;
     if (live?.document !== document || !live.suggestion.covers(cursor, selected)) return undefined;
-    const again = context.triggerKind === vscode.InlineCompletionTriggerKind.Invoke && live.suggestion.done;
-    return again ? undefined : live; // the user asks for more than there is
+    return automatic(context) || live.kind !== "typing" ? live : undefined; // a key asks for more than there is
   }
 
   private begin(
@@ -228,15 +238,20 @@ export class Provider implements vscode.Disposable {
     selected: Selected | undefined,
     context: vscode.InlineCompletionContext,
   ): Live {
-    this.stop();
+    const before = this.live;
+    const more =
+      before?.document === document && before.suggestion.onScreen && before.suggestion.covers(cursor, selected);
+    if (more)
+      before.replaced = true; // the server lets the new request go on from it, which a cancel would prevent
+    else this.stop();
     const typed = selected ? document.getText(new vscode.Range(position(selected.start), cursor)) : "";
-    const live = new Live(client, document, new Suggestion(selected?.start ?? cursor, cursor, selected, typed));
+    const suggestion = new Suggestion(selected?.start ?? cursor, cursor, selected, typed);
+    const live = new Live(client, document, suggestion, automatic(context) ? "typing" : more ? "more" : "key");
     this.live = live;
     this.answered = -1;
-    const automatic = context.triggerKind === vscode.InlineCompletionTriggerKind.Automatic;
     client
       .complete(
-        { uri: document.uri, cursor, selected, automatic },
+        { uri: document.uri, cursor, selected, automatic: automatic(context) },
         (items) => this.grew(live, () => live.suggestion.grow(items)),
         live.abort.token,
       )
@@ -248,7 +263,7 @@ export class Provider implements vscode.Disposable {
       )
       .finally(() => {
         this.grew(live, () => live.suggestion.finish());
-        if (live.firstMs !== undefined && !live.abort.token.isCancellationRequested) {
+        if (live.firstMs !== undefined && !live.replaced && !live.abort.token.isCancellationRequested) {
           const latency = { firstMs: live.firstMs, totalMs: performance.now() - live.started };
           this.environment.completed(latency);
           this.environment.log.debug(
@@ -271,7 +286,7 @@ export class Provider implements vscode.Disposable {
     live.waiting++;
     while (live === this.live && !token.isCancellationRequested && !live.suggestion.done) {
       const left = patience - (performance.now() - live.started);
-      if (live.suggestion.presentable(left <= 0)) break;
+      if (live.kind !== "more" && live.suggestion.presentable(left <= 0)) break;
       await live.wait(left > 0 ? left : Number.POSITIVE_INFINITY, token);
     }
     live.waiting--;
@@ -356,6 +371,10 @@ export class Provider implements vscode.Disposable {
     client.accepted(id);
     vscode.commands.executeCommand("setContext", "specter.hasAccepted", true);
   }
+}
+
+function automatic(context: vscode.InlineCompletionContext): boolean {
+  return context.triggerKind === vscode.InlineCompletionTriggerKind.Automatic;
 }
 
 function asked(document: vscode.TextDocument, cursor: vscode.Position): Asked {

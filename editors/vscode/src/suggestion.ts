@@ -46,6 +46,7 @@ export class Suggestion {
   private typed: string;
   private finished = false;
   private visible = ""; // the longest text that was shown, from `origin`
+  private offered = 0; // the most alternatives that were shown at once
   private closers = ""; // brackets and quotes that the editor put behind the cursor, and the suggestion replaces
 
   constructor(
@@ -114,9 +115,10 @@ export class Suggestion {
     return /\S/.test(rest) && (this.finished || patient || this.onScreen || /\S[^\n]*\n/.test(rest));
   }
 
-  /** Whether there is more than on the screen. */
+  /** Whether there is more than on the screen: of the first, or besides it. */
   get hasGrown(): boolean {
-    return this.onScreen && this.text().length > this.visible.length;
+    const longer = this.text().length > this.visible.length;
+    return this.onScreen && (longer || (this.finished && this.fitting().length > this.offered));
   }
 
   /** What to show now; from here on it is on the screen. */
@@ -124,9 +126,14 @@ export class Suggestion {
     const text = this.text();
     if (!/\S/.test(text.slice(this.typed.length)) || !contains(text.slice(this.typed.length), this.closers)) return [];
     this.visible = text.length > this.visible.length ? text : this.visible;
-    return this.alternatives
-      .filter((one) => one.text.startsWith(this.typed))
-      .map((one, index) => this.place(one, index === 0 ? text : one.text, selected));
+    const fitting = this.fitting();
+    this.offered = Math.max(this.offered, fitting.length);
+    return fitting.map((one, index) => this.place(one, index === 0 ? text : one.text, selected));
+  }
+
+  /** The alternatives that go on from what was typed. */
+  private fitting(): Alternative[] {
+    return this.alternatives.filter((one) => one.text.startsWith(this.typed));
   }
 
   private place(one: Alternative, text: string, selected: Selected | undefined): Shown {
@@ -159,9 +166,19 @@ export class Suggestion {
   }
 
   private retype(typed: string, cursor: Position): boolean {
-    if (!this.known.startsWith(typed) && (this.finished || !typed.startsWith(this.known))) return false;
+    if (!this.known.startsWith(typed) && !this.prefer(typed) && (this.finished || !typed.startsWith(this.known)))
+      return false;
     this.typed = typed;
     this.cursor = cursor;
+    return true;
+  }
+
+  /** Puts in front the alternative that the user took or types along; false if there is none. */
+  private prefer(typed: string): boolean {
+    const other = this.alternatives.find((one) => one.text.startsWith(typed));
+    if (other === undefined || !this.finished || this.offered < 2) return false;
+    this.alternatives = [other, ...this.alternatives.filter((one) => one !== other)];
+    this.visible = other.text;
     return true;
   }
 

@@ -2,29 +2,46 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parsePairs } from "../src/pairs";
 
-const TABLE = `PAIR                    MEMORY  FIM FORMAT          LICENCE
+const DOCUMENT = JSON.stringify({
+  pairs: [
+    {
+      name: "deepseek-coder-6.7b",
+      target: { model: "deepseek-ai/deepseek-coder-6.7b-base", parameters: 6_740_000_000, presence: "on this machine" },
+      draft: {
+        model: "deepseek-ai/deepseek-coder-1.3b-base",
+        parameters: 1_350_000_000,
+        presence: "not on this machine",
+      },
+      fim: "deepseek",
+      memoryGb: 22.09,
+      licence: "DeepSeek licence",
+      here: false,
+    },
+    {
+      name: "codestral-22b",
+      target: { model: "mistralai/Codestral-22B-v0.1", parameters: 22_200_000_000, presence: "on this machine" },
+      draft: null,
+      fim: "codestral",
+      memoryGb: 46.28,
+      licence: "MNPL",
+      here: true,
+    },
+  ],
+});
 
-embedded                0.05 GB  qwen, suffix first  Apache-2.0
-  target  embedded, 38 M                          on this machine
-  draft   embedded, 6 M                           on this machine
-
-deepseek-coder-6.7b     16.2 GB  deepseek            DeepSeek licence
-  target  deepseek-ai/deepseek-coder-6.7b-base    on this machine
-  draft   deepseek-ai/deepseek-coder-1.3b-base    not on this machine
-
-Memory is both models' weights. \`specter complete --pair NAME …\` uses a pair; what is
-not on this machine comes from huggingface.co the first time.
-`;
-
-test("the table of pairs is read", () => {
-  assert.deepEqual(parsePairs(TABLE), [
-    { name: "embedded", detail: "embedded, 38 M + embedded, 6 M · 0.05 GB · Apache-2.0", here: true },
+test("the pairs are read, with and without a drafting model", () => {
+  assert.deepEqual(parsePairs(DOCUMENT), [
     {
       name: "deepseek-coder-6.7b",
       detail:
-        "deepseek-ai/deepseek-coder-6.7b-base + deepseek-ai/deepseek-coder-1.3b-base · 16.2 GB · DeepSeek licence",
+        "deepseek-ai/deepseek-coder-6.7b-base + deepseek-ai/deepseek-coder-1.3b-base · 22.09 GB · DeepSeek licence",
       here: false,
     },
+    { name: "codestral-22b", detail: "mistralai/Codestral-22B-v0.1 · 46.28 GB · MNPL", here: true },
   ]);
-  assert.deepEqual(parsePairs("nothing of the kind"), []);
+});
+
+test("what is no list of pairs is refused", () => {
+  assert.throws(() => parsePairs("PAIR  MEMORY"));
+  assert.throws(() => parsePairs("{}"));
 });

@@ -200,6 +200,37 @@ test("alternatives that the user typed against are left out", () => {
   );
 });
 
+test("alternatives that come with the last word are more than on the screen", () => {
+  const suggestion = fresh("abc");
+  shown(suggestion);
+  const one = { start: CURSOR, end: CURSOR };
+  suggestion.grow([
+    { id: "1", text: "abc", ...one },
+    { id: "2", text: "axy", ...one },
+  ]);
+  assert.equal(suggestion.hasGrown, false);
+  suggestion.finish();
+  assert.equal(suggestion.hasGrown, true);
+  assert.equal(suggestion.show(undefined).length, 2);
+  assert.equal(suggestion.hasGrown, false);
+});
+
+test("an alternative that is taken in part or typed along comes to the front", () => {
+  const suggestion = new Suggestion(CURSOR, CURSOR, undefined, "");
+  const one = { start: CURSOR, end: CURSOR };
+  suggestion.grow([
+    { id: "1", text: "abc", ...one },
+    { id: "2", text: "axyz", ...one },
+  ]);
+  suggestion.finish();
+  assert.equal(suggestion.follow(insert(CURSOR, "ax")), false, "it was never shown");
+  suggestion.show(undefined);
+  assert.equal(suggestion.follow(insert(CURSOR, "ax"), true), true);
+  assert.equal(suggestion.id, "2");
+  assert.equal(shown(suggestion), "yz");
+  assert.equal(suggestion.follow(insert(at(3, 10), "b")), false);
+});
+
 test("places are counted in UTF-16 units", () => {
   assert.deepEqual(advance(CURSOR, "🙂"), at(3, 10));
   assert.deepEqual(advance(CURSOR, "a\nbc\n"), at(5, 0));

@@ -65,10 +65,10 @@ export class Editor {
     mkdirSync(this.workspace, { recursive: true });
   }
 
-  /** A command that runs `server` behind the relay. */
+  /** A command that runs `server` behind the relay; its other words than "serve" go to it directly. */
   relay(server) {
     const file = path.join(this.folder, "server.sh");
-    writeFileSync(file, `#!/bin/sh\nexec "${process.env.SPECTER_PYTHON}" "${HERE}/relay.py" "${this.folder}/relay" "${server}" "$@"\n`);
+    writeFileSync(file, `#!/bin/sh\n[ "$1" = serve ] || exec "${server}" "$@"\nexec "${process.env.SPECTER_PYTHON}" "${HERE}/relay.py" "${this.folder}/relay" "${server}" "$@"\n`);
     chmodSync(file, 0o755);
     return file;
   }
@@ -186,6 +186,25 @@ export class Editor {
       const text = await this.ghost();
       return check(text) ? text : undefined;
     }, seconds);
+  }
+
+  /** From now on notes the ghost text of each frame that is drawn; call what it returns to stop, and get them. */
+  async watchGhost() {
+    await this.page.evaluate(() => {
+      const frames = [];
+      const note = () => {
+        if (window.specterFrames !== frames) return;
+        frames.push([...document.querySelectorAll(".view-lines .ghost-text-decoration")].map((one) => one.textContent).join(""));
+        requestAnimationFrame(note);
+      };
+      window.specterFrames = frames;
+      requestAnimationFrame(note);
+    });
+    return () => this.page.evaluate(() => {
+      const frames = window.specterFrames;
+      window.specterFrames = undefined;
+      return frames;
+    });
   }
 
   async noGhost() {

@@ -8,8 +8,13 @@ import path from "node:path";
 import { Editor, until } from "./editor.mjs";
 
 const READER = "import json\n\n\ndef read_json(path):\n    with open(path) as file:\n        ";
-const CLASS =
-  "class Point:\n    def __init__(self, x, y):\n        self.x = x\n        self.y = y\n\n    def __add__(self, other):\n        ";
+/** A suggestion of several lines begins behind it; each is written once, for what was suggested before comes at once. */
+const shape = ([name, sides]) =>
+  `class ${name}:\n    """A ${name.toLowerCase()} with ${sides.join(", ")}."""\n\n    def __init__(self, ${sides.join(", ")}):`;
+const SIDES = [
+  ["Rectangle", ["width", "height", "color"]], ["Box", ["width", "height", "depth"]], ["User", ["name", "email", "password"]],
+  ["Point", ["x", "y", "z"]], ["Circle", ["radius", "center", "color"]], ["Item", ["name", "price", "count"]],
+];
 const METHOD = "textDocument/inlineCompletion";
 
 const [name, folder] = process.argv.slice(2);
@@ -47,6 +52,11 @@ function finalText(editor) {
   const { id } = editor.messages(METHOD).at(-1);
   const answer = editor.messages(undefined, "server").find((one) => one.id === id && one.result);
   return answer?.result.items[0]?.insertText.trimEnd();
+}
+
+/** The items of the answer to a request. */
+function answered(editor, id) {
+  return editor.messages(undefined, "server").find((one) => one.id === id && one.result).result.items;
 }
 
 /** Types a letter at the cursor that is not what the ghost text begins with. */
@@ -109,12 +119,14 @@ const scenarios = {
   /** It grows on the screen: more than one state of one suggestion is seen, each extends the last. */
   async grows() {
     const editor = await ready({
-      files: { "point.py": CLASS },
+      files: Object.fromEntries(SIDES.map((side, index) => [`shapes${index}.py`, shape(side)])),
       settings: { "specter.streaming.patienceMs": 1, "specter.multiline": "always", "specter.maxTokens": 96 },
     });
     const longest = [];
-    for (let attempt = 0; attempt < 5 && longest.length < 3; attempt++) {
-      await editor.type("if");
+    for (let attempt = 0; attempt < SIDES.length && longest.length < 3; attempt++) {
+      await editor.open(`shapes${attempt}.py`);
+      await editor.end();
+      await editor.type("\nself");
       const seen = [await editor.waitForGhost()];
       await until("it is complete", async () => {
         const ghost = await editor.ghost();
@@ -126,8 +138,6 @@ const scenarios = {
       }
       if (seen.length > longest.length) longest.splice(0, longest.length, ...seen);
       await editor.page.keyboard.press("Escape");
-      await editor.page.keyboard.press("Backspace");
-      await editor.page.keyboard.press("Backspace");
       await idle(editor);
     }
     assert.ok(longest.length >= 2, `it grew: ${JSON.stringify(longest)}`);
@@ -137,25 +147,21 @@ const scenarios = {
   /** A keystroke that differs, and a cursor that leaves, cancel at once: no generation is left on the server. */
   async cancel() {
     const editor = await ready({
-      files: { "point.py": CLASS },
+      files: Object.fromEntries(SIDES.map((side, index) => [`shapes${index}.py`, shape(side)])),
       settings: { "specter.streaming.patienceMs": 0, "specter.multiline": "always", "specter.maxTokens": 512, "specter.deadlineMs": 60000 },
     });
     let caught = 0;
-    for (let attempt = 0; attempt < 6 && caught < 2; attempt++) {
+    for (let attempt = 0; attempt < SIDES.length && caught < 2; attempt++) {
+      await editor.open(`shapes${attempt}.py`);
+      await editor.end();
       const cancelled = editor.messages("$/cancelRequest").length;
-      await editor.type("for");
-      await until("a request is sent", () => editor.messages(METHOD).length > attempt);
+      await editor.type("\nself");
       await editor.waitForGhost().catch(() => {});
       const live = (await editor.stats()).liveGenerations > 0;
       if (attempt % 2 === 0) await typeAgainst(editor);
       else await editor.page.keyboard.press("ArrowUp");
       if (live && (await until("the cancel is sent", () => editor.messages("$/cancelRequest").length > cancelled, 3).catch(() => false))) caught++;
       await editor.page.keyboard.press("Escape");
-      await editor.page.keyboard.press("Control+End");
-      await editor.page.keyboard.press("Shift+Home");
-      await editor.page.keyboard.press("Delete");
-      await editor.page.keyboard.press("ArrowUp");
-      await editor.page.keyboard.press("Control+End");
       await idle(editor);
     }
     assert.ok(caught > 0, "a running generation was met");
@@ -175,12 +181,104 @@ const scenarios = {
     await until("the rejection arrives", async () => (await editor.stats()).rejected === 1);
     await editor.page.waitForTimeout(500);
     assert.equal(await editor.ghost(), "");
+    await editor.page.keyboard.press("Backspace");
+    await editor.page.keyboard.press("s");
+    await editor.waitForGhost();
+    await editor.page.keyboard.press("Escape");
+    await editor.page.keyboard.press("Backspace");
+    await editor.page.keyboard.press("s"); // at once, without a moment for the extension
+    await editor.waitForGhost();
+    await editor.page.keyboard.press("Escape");
+    await editor.noGhost();
     await editor.page.keyboard.press("Alt+\\");
     await editor.waitForGhost();
     const last = editor.messages(METHOD).at(-1);
     assert.equal(last.params.context.triggerKind, 1, "asked for explicitly");
     await editor.page.keyboard.press("Alt+]");
     assert.notEqual(await editor.waitForGhost(), "");
+  },
+
+  /** A key asks for alternatives: what is on the screen stays until they are there; next and previous go round. */
+  async alternatives() {
+    const editor = await ready({ files: { "reader.py": READER }, settings: { "specter.multiline": "never" } });
+    await editor.type("return js");
+    await editor.waitForGhost();
+    await idle(editor);
+    const first = await until("the ghost text is complete", async () => {
+      const ghost = await editor.ghost();
+      return ghost !== "" && ghost === finalText(editor) ? ghost : undefined;
+    });
+    const frames = await editor.watchGhost();
+    await editor.page.keyboard.press("Alt+]");
+    const second = await editor.waitForGhost((text) => text !== "" && text !== first);
+    await idle(editor);
+    const asked = editor.messages(METHOD);
+    assert.equal(asked.at(-1).params.context.triggerKind, 1);
+    const items = answered(editor, asked.at(-1).id).map((item) => item.insertText.trimEnd());
+    assert.ok(items.length >= 2, `alternatives: ${JSON.stringify(items)}`);
+    assert.equal(items[0], first);
+    await editor.shot("alternative");
+    const around = [second];
+    for (const _ of items.slice(1)) {
+      const before = await editor.ghost();
+      await editor.page.keyboard.press("Alt+]");
+      around.push(await editor.waitForGhost((text) => text !== "" && text !== before));
+    }
+    assert.deepEqual(around, [...items.slice(1), first], "each once, then the first again");
+    await editor.page.keyboard.press("Alt+[");
+    await editor.waitForGhost((text) => text === items.at(-1));
+    assert.equal(editor.messages(METHOD).length, asked.length, "the server is asked once");
+    assert.ok(!(await frames()).includes(""), "the screen was never without ghost text");
+
+    await editor.page.keyboard.press("Control+ArrowRight");
+    const rest = await until("a word of the alternative", async () => {
+      const ghost = await editor.ghost();
+      return ghost !== items.at(-1) ? ghost : undefined;
+    });
+    assert.ok(items.at(-1).endsWith(rest), `${rest} is the rest of ${items.at(-1)}`);
+    await editor.page.keyboard.press("Tab");
+    await editor.save();
+    assert.ok(editor.read("reader.py").startsWith(`${READER}return js${items.at(-1)}`));
+    await until("the acceptance arrives", async () => (await editor.stats()).accepted === 1);
+  },
+
+  /** Typing along never leaves the screen without ghost text, at whatever speed, until the text is used up. */
+  async steady() {
+    const editor = await ready({ files: { "reader.py": READER }, settings: { "editor.autoClosingBrackets": "never", "specter.multiline": "never" } });
+    await editor.type("return js");
+    await editor.waitForGhost();
+    await idle(editor);
+    const whole = await until("the ghost text is complete", async () => {
+      const ghost = await editor.ghost();
+      return ghost !== "" && ghost === finalText(editor) ? ghost : undefined;
+    });
+    const frames = await editor.watchGhost();
+    await editor.type(whole.slice(0, -1), 40);
+    await editor.waitForGhost((text) => text === whole.slice(-1));
+    const seen = await frames();
+    assert.ok(!seen.includes(""), `never without ghost text: ${JSON.stringify(seen)}`);
+    await editor.page.keyboard.press("Backspace");
+    await editor.waitForGhost((text) => text === whole.slice(-2));
+  },
+
+  /** The list of models is the server's, with `auto` in it; what is chosen is set and loaded. */
+  async pairs() {
+    const editor = await ready({ files: { "reader.py": READER } });
+    await editor.command("Specter: Choose Models");
+    const rows = editor.page.locator(".quick-input-list .monaco-list-row");
+    await until("the list", async () => (await rows.allInnerTexts()).some((row) => row.includes("embedded")), 20);
+    const entries = await rows.allInnerTexts();
+    for (const entry of ["Default", "auto", "embedded"]) assert.ok(entries.some((row) => row.startsWith(entry)), `${entry} in ${entries}`);
+    assert.ok(entries.find((row) => row.startsWith("embedded")).includes("on this machine"));
+    await editor.page.locator(".quick-input-widget input").first().fill("auto");
+    await rows.filter({ hasText: "auto" }).first().click();
+    const user = path.join(folder, "data/User/settings.json");
+    await until("the setting", () => readFileSync(user, "utf8").includes('"specter.pair": "auto"'));
+    await editor.waitForStatus("sparkle");
+    await editor.open("reader.py");
+    await editor.end();
+    await editor.type("return js");
+    await editor.waitForGhost();
   },
 
   /** The server is killed: the editor stays usable and the server comes back by itself. */
@@ -303,6 +401,7 @@ const scenarios = {
       return visible.includes("Server in this window") ? visible : undefined;
     }, 90);
     assert.match(text, /ready/);
+    assert.match(text, /embedded/, "the server's own report");
     await editor.shot("doctor");
   },
 
