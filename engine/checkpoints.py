@@ -6,20 +6,18 @@ Imported only when one is asked for: transformers' modelling code takes 2.3 of t
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from engine import embedded
 from engine.config import ConfigError
 from engine.model import CachedModel, vocabulary_size
 from engine.prompt import Tokenizer
+from engine.sources import FIX, locate
 from engine.transformers_runner import TransformersRunner, UnsupportedModelError
-
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "tekken.json")
-_FIX = "give a folder with a Hugging Face checkpoint and its tokenizer, a .gguf file, or a model id"
 
 
 def load_checkpoint(
@@ -27,7 +25,7 @@ def load_checkpoint(
 ) -> tuple[CachedModel, Tokenizer, tuple[int, ...]]:
     """The model `source` (a folder, a .gguf file or an id), its tokenizer, and the ids that its generation_config.json
     says to stop at. Raises ConfigError about `key`."""
-    folder, options = _locate(key, source)
+    folder, options = locate(key, source)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **options)
         model, info = AutoModelForCausalLM.from_pretrained(
@@ -46,7 +44,7 @@ def load_checkpoint(
     except torch.cuda.OutOfMemoryError:
         raise ConfigError(key, f"{source} does not fit the GPU's memory; choose a smaller pair") from None
     except Exception as error:  # transformers and its parsers raise whatever they like at a damaged file
-        raise ConfigError(key, f"{source} cannot be loaded: {_reason(error)}; {_FIX}") from error
+        raise ConfigError(key, f"{source} cannot be loaded: {_reason(error)}; {FIX}") from error
     return CachedModel(runner, vocab), cast(Tokenizer, tokenizer), _stop_ids(model)
 
 
@@ -61,31 +59,6 @@ def embedded_model(role: embedded.Role, dtype: torch.dtype) -> Any:
     config = AutoConfig.from_pretrained(embedded.FOLDER / role)
     # Not through AutoModel, which wants a name to look up.
     return LlamaForCausalLM.from_pretrained(None, config=config, state_dict=embedded.weights(role), dtype=dtype).eval()
-
-
-def _locate(key: str, source: str) -> tuple[str, dict[str, Any]]:
-    """(what from_pretrained takes, further options). Anything that looks like a path must exist."""
-    try:
-        path = Path(source).expanduser()
-        path.exists()
-    except (OSError, RuntimeError) as error:  # a name too long; a home that is not there
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(key, f"{source[:80]!r} is not a path ({reason}); {_FIX}") from None
-    if not source.strip():
-        raise ConfigError(key, f"{source!r} names no model; {_FIX}")
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise ConfigError(key, f"{source} does not exist; {_FIX}")
-        return str(path.parent), {"gguf_file": path.name}
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise ConfigError(key, f"{source} has no config.json; {_FIX}")
-        if not any((path / name).is_file() for name in _TOKENIZER_FILES):
-            raise ConfigError(key, f"{source} has no tokenizer ({_TOKENIZER_FILES[0]}); {_FIX}")
-        return str(path), {}
-    if path.exists() or path.is_absolute() or source.startswith((".", "~")) or source.count("/") != 1:
-        raise ConfigError(key, f"{source} is not a model folder; {_FIX}")
-    return source, {}
 
 
 def _require_complete(info: dict[str, Any]) -> None:
@@ -117,6 +90,8 @@ def _require_rows(model: Any, vocab: int) -> None:
 
 def _reason(error: Exception) -> str:
     """The first line of a message, without the advice that follows it."""
+    if isinstance(error, SafetensorError):
+        return "its weights are cut short or damaged; fetch them again"
     if isinstance(error, json.JSONDecodeError):
         return f"a file in it is not valid JSON ({error.msg}, line {error.lineno})"
     first = str(error).strip().split("\n")[0].rstrip(".")

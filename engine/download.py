@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ Report = Callable[[float, str], None]  # fraction done, what is being done
 _WANTED = (".json", ".txt", ".model", ".jinja", ".safetensors")
 _END_S = 5.0
 _EVERY_S = 0.2
+_TICK_S = 1.0
+_ANSWER_S = 10.0  # how long the hub may take to say what a model has
 
 
 class DownloadError(Exception):
@@ -29,17 +32,26 @@ class DownloadError(Exception):
 
 
 def download(pair: KnownPair, report: Report) -> None:
-    """Fetches what of the pair's models is not on this machine. Raises DownloadError.
+    """Fetches what of the pair's models is not on this machine; see `fetch`."""
+    fetch([model.id for model in pair.models], report)
 
-    An exception that `report` raises, KeyboardInterrupt among them, ends the download.
+
+def fetch(models: list[str], report: Report) -> None:
+    """Fetches what of these models (ids) is not on this machine. Raises DownloadError.
+
+    An exception that `report` raises, KeyboardInterrupt among them, ends the download; `report` is called every second
+    at least, also while the network is silent.
     """
-    with _worker([model.id for model in pair.models]) as lines:
+    last = 0.0, "huggingface.co"
+    with _worker(models) as lines:
         for line in lines:
             if "error" in line:
                 raise DownloadError(line["error"])
             if "done" in line:
                 return
-            report(line["fraction"], line["message"])
+            if "fraction" in line:
+                last = line["fraction"], line["message"]
+            report(*last)
     raise DownloadError("the download ended without a word; try again")
 
 
@@ -96,7 +108,7 @@ def _fetch(models: list[str]) -> None:
 def _files(api: Any, model: str) -> list[tuple[str, int]]:
     """(name, bytes) of the files that loading needs, of two forms of the weights the safe one; weights last, so that a
     model whose weights are there is whole."""
-    siblings = api.model_info(model, files_metadata=True).siblings or []
+    siblings = api.model_info(model, files_metadata=True, timeout=_ANSWER_S).siblings or []
     sizes = {sibling.rfilename: sibling.size or 0 for sibling in siblings if "/" not in sibling.rfilename}
     wanted = [name for name in sizes if name.endswith(_WANTED)]
     if not any(name.endswith(".safetensors") for name in wanted):
@@ -129,12 +141,24 @@ def _reason(error: Exception) -> str:
             return f"the download failed ({type(error).__name__}); try again"
 
 
+def _tick() -> None:
+    """Lets the caller stop while the network is silent; ends this process when the caller has gone."""
+    try:
+        while True:
+            time.sleep(_TICK_S)
+            _say({"tick": True})
+    except OSError:
+        os._exit(1)
+
+
 def _say(line: dict[str, object]) -> None:
-    print(json.dumps(line), flush=True)
+    sys.stdout.write(json.dumps(line) + "\n")  # in one piece: two threads write
+    sys.stdout.flush()
 
 
 def main(models: list[str]) -> None:
-    """One JSON object a line on stdout: {fraction, message}…, then {done} or {error}."""
+    """One JSON object a line on stdout: {fraction, message} or {tick}…, then {done} or {error}."""
+    threading.Thread(target=_tick, daemon=True).start()
     try:
         _fetch(models)
     except Exception as error:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -13,6 +11,7 @@ from transformers.utils import logging as transformers_logging
 from engine import embedded
 from engine.config import AUTO, EMBEDDED, ConfigError, DrafterName, EngineConfig
 from engine.costs import Costs
+from engine.devices import device_for
 from engine.drafters import Drafter
 from engine.drafters.lookup import LookupDrafter
 from engine.drafters.small_model import SmallModelDrafter
@@ -22,10 +21,8 @@ from engine.model import CachedModel, vocabulary_size
 from engine.pairs import KnownPair, fitting, known_pair
 from engine.policy import DraftPolicy
 from engine.prompt import PromptBuilder, Tokenizer
+from engine.sources import Key, Report, is_embedded, prepare, sources
 from engine.threads import ThreadedRunner
-
-Report = Callable[[float, str], None]  # fraction done, what is being done
-Key = Literal["target", "draft"]
 
 # Most accepted tokens per millisecond on the embedded pair (README, "Measured"); the int8 product jumps after width 4.
 _DRAFT_LENGTH = 3
@@ -82,8 +79,10 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
     """Loads the pair that the configuration names. Raises ConfigError for whatever cannot work."""
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()  # what matters is raised; the rest would garble the terminal
-    device = _device(config.device)
-    name, target_source, draft_source = _sources(config, device)
+    device = device_for(config.device)
+    prepare(config, report)
+    chosen = best_pair_here(device) if config.target is None and config.pair == AUTO else None
+    name, target_source, draft_source = sources(config, chosen)
     report(0.0, f"loading {name}")
     loader = _Loader(config, device)
     target, tokenizer = loader.model("target", target_source)
@@ -118,24 +117,6 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
     )
 
 
-def _sources(config: EngineConfig, device: torch.device) -> tuple[str, str, str | None]:
-    """(name of the pair, target, draft or None)."""
-    if config.target is None:
-        pair = best_pair_here(device) if config.pair == AUTO else known_pair(config.pair)
-        name = pair.name
-        small = None if pair.draft is None else pair.draft.id
-        target, draft = (EMBEDDED, EMBEDDED) if name == EMBEDDED else (pair.target.id, small)
-    else:
-        name, target, draft = Path(config.target).name, config.target, None
-    if config.draft is not None:
-        draft = None if config.draft == "none" else config.draft
-    if config.drafter in ("none", "lookup"):
-        draft = None  # nothing would use it
-    if config.drafter == "model" and draft is None:
-        raise ConfigError("drafter", "'model' needs a draft model; give --draft PATH_OR_ID or choose --drafter none")
-    return name, target, draft
-
-
 def best_pair_here(device: torch.device) -> KnownPair:
     """The largest pair in the Hugging Face cache that fits the GPU's free memory; else, and on a CPU, the embedded."""
     if device.type == "cuda":
@@ -164,12 +145,6 @@ def _drafter_name(config: EngineConfig, draft: CachedModel | None) -> DrafterNam
     return config.drafter
 
 
-def _device(wanted: str) -> torch.device:
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device", "cuda is not available to this torch; use --device cpu, or install a CUDA build")
-    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")
-
-
 def _describe(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
@@ -190,13 +165,12 @@ class _Loader:
         return model, tokenizer
 
     def _model(self, key: Key, source: str) -> tuple[CachedModel, Tokenizer]:
-        is_embedded = source == EMBEDDED and not Path(source).exists()
-        if is_embedded and self._device.type == "cpu":
+        if is_embedded(source) and self._device.type == "cpu":
             return self._embedded(key)
         from engine import checkpoints  # seconds
 
         dtype = getattr(torch, self.dtype_name)
-        if is_embedded:
+        if is_embedded(source):
             return checkpoints.load_embedded(key, self._device, dtype)
         model, tokenizer, self.ends = checkpoints.load_checkpoint(key, source, self._device, dtype)
         return model, tokenizer

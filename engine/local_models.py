@@ -20,8 +20,9 @@ def presence(model: str) -> Presence:
     if not isinstance(config, str):
         return "not on this machine"
     folder = Path(config).parent
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
+    indexes = (folder / f"{weights}.index.json" for weights in ("model.safetensors", "pytorch_model.bin"))
+    index = next((index for index in indexes if index.is_file()), None)
+    if index is not None:
         shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
         whole = all((folder / shard).is_file() for shard in shards)
     else:

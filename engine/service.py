@@ -15,9 +15,10 @@ from typing import Any
 
 from engine.config import EngineConfig
 from engine.generation import encode, generate, prompt_room
-from engine.loading import LoadedPair, Report, load
+from engine.loading import LoadedPair, load
 from engine.prompt import EncodedPrompt
 from engine.request import Chunk, CompletionRequest
+from engine.sources import Report
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ class CompletionEngine:
         def work() -> None:
             outcome: LoadedPair | Exception
             try:
-                outcome = load(self._config, lambda fraction, what: _post(loop, report, fraction, what))
+                outcome = load(self._config, lambda *progress: self._report(loop, report, *progress))
             except Exception as error:
                 outcome = error
             _post(loop, settle, outcome)
@@ -127,6 +128,12 @@ class CompletionEngine:
         if self._closed:
             raise EngineError(_CLOSED)
         self._pair = pair
+
+    def _report(self, loop: asyncio.AbstractEventLoop, report: Report, fraction: float, what: str) -> None:
+        """On the worker, while it loads."""
+        if self._closed:
+            raise EngineError(_CLOSED)  # ends a download, see engine.download
+        _post(loop, report, fraction, what)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """The completion's text as it becomes certain; the last chunk carries its measurements. Raises EngineError."""
@@ -180,7 +187,7 @@ class CompletionEngine:
             return
         self._closed = True
         self._work.put(None)
-        self._thread.join(_CLOSE_S)  # a load in progress cannot be interrupted; the thread is a daemon
+        self._thread.join(_CLOSE_S)  # a load ends at its next report, and the thread is a daemon
         for fail in (*self._loads, *(job.post for job in list(self._open_jobs))):
             fail(EngineError(_CLOSED))
         self._open_jobs.clear()

@@ -70,6 +70,7 @@ class EngineHost:
         self._users: set[object] = set()
         self._turn = asyncio.Lock()  # loads and unloads happen one at a time
         self._loading: asyncio.Task[None] | None = None
+        self._abandoning: asyncio.Task[None] | None = None
 
     async def configure(self, user: object, options: Mapping[str, object]) -> tuple[EngineConfig, list[Problem]]:
         """Have the engine that these options ask for, loading it in the background if it is another one than now.
@@ -100,6 +101,7 @@ class EngineHost:
         """`user` wants no more completions; with `unload`, nor should the models stay for it."""
         self._users.discard(user)
         if unload and not self._users and self._config is not None:
+            self._abandon_load()
             self._config = None
             self._loading = asyncio.create_task(self._unload())
 
@@ -156,6 +158,8 @@ class EngineHost:
             self._engine.close()
 
     async def _imported(self) -> Parts:
+        if self._parts is not None:
+            return self._parts  # at once: a load may have the turn
         async with self._turn:
             if self._parts is None:
                 try:
@@ -167,6 +171,7 @@ class EngineHost:
             return self._parts
 
     def _load(self, config: EngineConfig) -> None:
+        self._abandon_load()
         self._config = config
         self._be(Health("loading", "loading the models"))
         self._loading = asyncio.create_task(self._replace(config))
@@ -184,9 +189,17 @@ class EngineHost:
             except self._parts.config_error as error:
                 self._be(Health("error", str(error)))
             except Exception as error:
+                if config is not self._config:
+                    return  # abandoned; what came instead waits for its turn
                 _log.error("the models could not be loaded (%s)", type(error).__name__)
                 _log.debug("the models could not be loaded", exc_info=error)
                 self._be(Health("error", f"the models could not be loaded ({type(error).__name__})"))
+
+    def _abandon_load(self) -> None:
+        """The models that are being loaded, and may have to be downloaded first, are not wanted any more."""
+        engine = self._engine
+        if self.health.state == "loading" and engine is not None:
+            self._abandoning = asyncio.create_task(off_loop(engine.close))
 
     async def _unload(self) -> None:
         async with self._turn:

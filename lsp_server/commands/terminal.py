@@ -34,8 +34,14 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
 
 
 def load_pair(config: EngineConfig) -> LoadedPair:
-    """Loads the models, which takes seconds, as does importing torch. Raises ConfigError."""
+    """Loads the models, which takes seconds, as does importing torch. Raises ConfigError, as soon as it can."""
     with working("starting") as say:
-        from engine.loading import load
+        from engine.sources import prepare
+
+        prepare(config, lambda fraction, what: say(f"{what} {fraction:.0%}"))
+        from engine.devices import device_for  # torch: seconds
+
+        device_for(config.device)
+        from engine.loading import load  # transformers: more seconds
 
         return load(config, lambda _, what: say(what))

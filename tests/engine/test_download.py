@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -100,6 +101,25 @@ def test_refused(status: int, says: str, hub: Hub) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_silent_network_can_be_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Seen to fail without ticks: nothing is reported, so nothing can stop."""
+
+    class CancelledError(Exception):
+        pass
+
+    def cancel(fraction: float, message: str) -> None:
+        raise CancelledError
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("HF_HOME", str(tmp_path))
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        began = time.monotonic()
+        with pytest.raises(CancelledError):
+            download(PAIR, cancel)
+        assert time.monotonic() - began < 6
+
+
 @pytest.mark.usefixtures("hub")
 def test_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
@@ -123,3 +143,36 @@ def test_the_command(hub: Hub, tmp_path: Path) -> None:
         assert (done.stdout + done.stderr).startswith(says)
         assert done.returncode == (0 if name == "embedded" else 2)
         assert (done.stdout + done.stderr).count("\n") == 1
+
+
+def test_loading_fetches_what_is_not_here_and_then_asks_no_network(hub: Hub, tmp_path: Path) -> None:
+    """Seen to fail: transformers asks the hub for a dozen files each time, and waits a minute if it is not there."""
+    code = (
+        "from engine.config import EngineConfig; from engine.loading import load;"
+        "pair = load(EngineConfig(target='some/target', draft='some/draft', device='cpu'), lambda *told: print(*told));"
+        "print(pair.name, pair.drafter_name)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "downloading some/target" in done.stdout
+    assert done.stdout.endswith("target model\n")
+    environment["HF_ENDPOINT"] = "http://127.0.0.1:9"
+    again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "some/target" not in again.stdout
+    assert (again.stdout.endswith("target model\n"), again.stderr) == (True, "")
+    assert not [path for path in tmp_path.rglob("*") if path.name == ".no_exist"], "transformers asked"
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_pair_that_is_not_here_without_a_network_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to fail: 45 lines and 60 s."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "lsp_server", "complete", f"{__file__}:1:1", "--pair", "qwen2.5-coder-1.5b"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "specter: --pair: Qwen/Qwen2.5-Coder-1.5B is not on this machine: huggingface.co cannot be reached; check the "
+        "network, or HF_ENDPOINT for a mirror; or use a pair that is here (`specter pairs`)\n"
+    )

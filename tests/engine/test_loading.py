@@ -74,7 +74,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "configuration is a list": (lambda folder: (folder / "config.json").write_text("[]"), "cannot be loaded"),
     "unknown architecture": (lambda folder: change_config(folder, model_type="weird"), "model type `weird`"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "no file named model.safetensors"),
-    "weights cut short": (lambda folder: truncate(folder / "model.safetensors"), "incomplete metadata"),
+    "weights cut short": (lambda folder: truncate(folder / "model.safetensors"), "cut short or damaged"),
     "weights are text": (lambda folder: (folder / "model.safetensors").write_text("hello"), "cannot be loaded"),
     "a tensor is missing": (
         lambda folder: rewrite_weights(folder, lambda tensors: tensors.pop("model.layers.1.mlp.up_proj.weight")),
@@ -138,7 +138,7 @@ def test_a_damaged_checkpoint(damage: str, key: Role, checkpoint: Path, copy: Pa
         ("x" * 5000, "is not a path (File name too long)"),
         ("nul\0byte", "is not a model folder"),
         ("no/such.gguf", "no/such.gguf does not exist"),
-        ("nobody-here/no-such-model", "cannot be loaded: We couldn't connect"),
+        ("nobody-here/no-such-model", "is not on this machine: HF_HUB_OFFLINE is set; unset it to download; or give"),
     ],
 )
 def test_no_such_model(source: str, says: str) -> None:

@@ -286,6 +286,29 @@ async def test_closing_while_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not closing.ready
 
 
+async def test_closing_ends_a_load_at_its_next_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to fail: a download went on without anybody to use it."""
+    ended = threading.Event()
+
+    def load(config: EngineConfig, report: Callable[[float, str], None]) -> LoadedPair:
+        try:
+            for _ in range(1000):
+                time.sleep(0.01)
+                report(0.0, "downloading")
+        finally:
+            ended.set()
+        return toy_pair()
+
+    monkeypatch.setattr(engine.service, "load", load)
+    closing = CompletionEngine(EngineConfig())
+    waiter = asyncio.create_task(closing.load())
+    await asyncio.sleep(0.05)
+    closing.close()
+    assert ended.wait(2)
+    with pytest.raises(EngineError, match="the engine was closed"):
+        await asyncio.wait_for(waiter, 10)
+
+
 async def test_who_waits_for_the_models_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen to fail: the outcome given to a waiter that is gone."""
     complaints: list[object] = []

@@ -281,6 +281,31 @@ def test_starting_imports_no_torch():
     assert lines(done.stdout)[-1] == "[]"
 
 
+@pytest.mark.parametrize(
+    ("option", "said", "imported"),
+    [
+        ("--target no/such/model", "--target: no/such/model is not a model folder", "[]"),
+        ("--target x.gguf", "--target: x.gguf does not exist", "[]"),
+        ("--draft /none", "--draft: /none is not a model folder", "[]"),
+        ("--pair nonesuch", "--pair: 'nonesuch' is unknown", "[]"),
+        ("--target a-b/c-d", "--target: a-b/c-d is not on this machine: HF_HUB_OFFLINE is set", "[]"),
+        ("--drafter model --target a-b/c-d", "--drafter: 'model' needs a draft model", "[]"),
+        ("--device cuda", "--device: cuda is not available", "['torch']"),
+    ],
+)
+def test_what_cannot_be_is_said_before_libraries_are_imported(option, said, imported, source):
+    """Seen to fail: 12 s for a path, 6 s for the device."""
+    script = (
+        "import sys, os; os.environ['CUDA_VISIBLE_DEVICES'] = ''; import lsp_server.cli as cli;"
+        "cli.main(sys.argv[1:]); print([name for name in ('torch', 'transformers') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", script, "complete", f"{source}:1:1", *option.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr.startswith(f"specter: {said}")
+    assert len(lines(done.stderr)) == 1
+    assert lines(done.stdout) == [imported]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes with names")
 def test_what_may_never_end_is_no_file(tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe")

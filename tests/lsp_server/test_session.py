@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lsp_fakes import Client, FakeEngine, fake_host, fake_parts
+from lsp_fakes import Client, FakeEngine, FakeEngineError, fake_host, fake_parts
 
-from engine.config import ConfigError
+from engine.config import ConfigError, EngineConfig
 from lsp_server.engine_host import EngineHost, Parts
 
 URI = "file:///w/a.py"
@@ -75,6 +76,40 @@ async def test_models_that_cannot_load_are_a_status(monkeypatch: pytest.MonkeyPa
     await client.ask(2, "workspace/executeCommand", {"command": "specter.restartEngine"})
     await client.until(lambda: states(client)[-1] == "ready")
     assert await complete(client, 3)
+
+
+async def test_a_load_that_is_not_wanted_any_more_is_not_waited_for() -> None:
+    """Seen to fail: with the other pair's download still on, settings changed back waited for its end."""
+
+    class Endless(FakeEngine):
+        def __init__(self, config: EngineConfig) -> None:
+            super().__init__(config)
+            self.loop, self.end = asyncio.get_running_loop(), asyncio.Event()
+
+        async def load(self, report: Any) -> None:
+            if self.config.pair == "slow":
+                await self.end.wait()
+                raise FakeEngineError("the engine was closed")
+            await super().load(report)
+
+        def close(self) -> None:  # in a thread
+            super().close()
+            self.loop.call_soon_threadsafe(self.end.set)
+
+    async def comes(what: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not what():  # noqa: ASYNC110 - what changes sends no message
+                await asyncio.sleep(0.01)
+
+    client = await Client(EngineHost({}, lambda: fake_parts()._replace(engine=Endless))).ready()
+    for count, (pair, state) in enumerate((("slow", "loading"), ("embedded", "ready"), ("slow", "loading")), start=2):
+        client.notify("workspace/didChangeConfiguration", settings={"specter": {"pair": pair}})
+        await comes(lambda count=count, state=state: len(FakeEngine.made) == count and states(client)[-1] == state)
+    client.notify("workspace/didChangeConfiguration", settings={"specter": {"enabled": False}})
+    await comes(lambda: states(client)[-1] == "off" and FakeEngine.made[-1].closed)
+    await comes(lambda: client.host.health.state == "off")
+    assert "error" not in states(client)
+    assert [engine.config.pair for engine in FakeEngine.made] == ["embedded", "slow", "embedded", "slow"]
 
 
 async def test_disabled_means_no_engine_at_all() -> None:
