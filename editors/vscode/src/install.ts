@@ -2,6 +2,7 @@
 
 import { spawn } from "node:child_process";
 import * as fs from "node:fs";
+import * as path from "node:path";
 import * as vscode from "vscode";
 import { inEnvironment, pythons } from "./find";
 import { host } from "./server";
@@ -22,10 +23,11 @@ export function install(environment: string, log: vscode.LogOutputChannel): Then
         await complainOfPython();
         return false;
       }
+      const wanted = await source();
+      if (wanted === undefined) return false;
       progress.report({ message: "making an environment" });
       fs.mkdirSync(environment, { recursive: true });
       await run(python, ["-m", "venv", "--clear", environment]);
-      const wanted = vscode.workspace.getConfiguration("specter").get<string>("server.package", "specter-ls");
       progress.report({ message: `installing ${wanted}; this may take minutes` });
       const pip = [
         "-m",
@@ -47,6 +49,25 @@ export function install(environment: string, log: vscode.LogOutputChannel): Then
       return false;
     }
   });
+}
+
+/** What pip is to install: the setting, else the folder of a clone, which the user is asked for. */
+async function source(): Promise<string | undefined> {
+  const setting = vscode.workspace.getConfiguration("specter").get<string>("server.package", "").trim();
+  if (setting !== "") return setting;
+  const choose = "Choose Folder…";
+  const message =
+    "Specter's server is in no package registry. Choose the folder of a clone of Specter to install it from.";
+  if ((await vscode.window.showInformationMessage(message, { modal: true }, choose)) !== choose) return undefined;
+  const folders = await vscode.window.showOpenDialog({
+    canSelectFiles: false,
+    canSelectFolders: true,
+    openLabel: "Install",
+  });
+  const folder = folders?.[0]?.fsPath;
+  if (folder === undefined || fs.existsSync(path.join(folder, "lsp_server"))) return folder;
+  await vscode.window.showErrorMessage(`${folder} is no clone of Specter: it has no folder lsp_server.`);
+  return undefined;
 }
 
 type Run = (command: string, args: string[]) => Promise<string>;

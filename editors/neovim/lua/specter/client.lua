@@ -122,7 +122,7 @@ local function spawn(dispatchers)
   end
   local command = config.options.cmd
   if vim.fn.executable(command[1]) == 0 then
-    fail(("no command `%s`. `pip install specter-ls` brings it, setup's `cmd` says where it is"):format(command[1]))
+    fail(("no command `%s`. `pipx install .` in a clone of Specter brings it, setup's `cmd` says where it is"):format(command[1]))
     error('not executable', 0)
   end
   local started, rpc = pcall(vim.lsp.rpc.start, command, dispatchers)
@@ -169,7 +169,7 @@ local function introduced(client, result)
   if info.name ~= NAME or not result.capabilities.inlineCompletionProvider then
     problem = ('`%s` is no Specter server'):format(table.concat(config.options.cmd, ' '))
   elseif not version or vim.version.lt(version, OLDEST_SERVER) then
-    problem = ('server version %s is too old, %s is needed; run `pip install -U specter-ls`'):format(
+    problem = ('server version %s is too old, %s is needed; run `pipx install --force .` in a newer clone of Specter'):format(
       info.version or 'unknown',
       OLDEST_SERVER
     )

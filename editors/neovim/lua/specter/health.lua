@@ -22,7 +22,7 @@ local function command()
   local program = config.options.cmd[1]
   if vim.fn.executable(program) == 0 then
     return health.error(('`%s` is not there or cannot be run'):format(program), {
-      'pip install specter-ls (Python 3.11 or later), or',
+      'run `pipx install .` in a clone of Specter (Python 3.11 or later), or',
       "give its place: require('specter').setup{ cmd = { '/path/to/specter', 'serve' } }",
     })
   end

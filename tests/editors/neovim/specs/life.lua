@@ -328,7 +328,7 @@ test(':checkhealth without a server', function(nvim)
   nvim:type(':checkhealth specter<CR>')
   eventually(function()
     local joined = table.concat(nvim:lines(), '\n')
-    return joined:find('pip install specter-ls', 1, true) and joined:find('ERROR', 1, true)
+    return joined:find('pipx install .', 1, true) and joined:find('ERROR', 1, true)
   end, 'the report')
 end)
 
