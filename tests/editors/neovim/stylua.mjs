@@ -4,9 +4,10 @@
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import path from "node:path";
 
 const [folder, ...rest] = process.argv.slice(2);
-const { Config, formatCode, IndentType, LuaVersion, OutputVerification, QuoteStyle } = createRequire(`${folder}/`)("@johnnymorganz/stylua");
+const { Config, formatCode, IndentType, LuaVersion, OutputVerification, QuoteStyle } = createRequire(path.resolve(folder, "_"))("@johnnymorganz/stylua");
 
 const settings = readFileSync(new URL("../../../editors/neovim/.stylua.toml", import.meta.url), "utf8");
 const kinds = { indent_type: IndentType, quote_style: QuoteStyle };

@@ -88,6 +88,34 @@ def test_installed_as_a_package(version: str, place: str, before: str, tmp_path:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+_LAZY = """
+vim.go.loadplugins = true
+vim.opt.runtimepath:prepend(vim.env.LAZY_NVIM)
+require('lazy').setup({{
+  root = {folder}, lockfile = {folder} .. '/lock.json', state = {folder} .. '/state.json',
+  spec = {{ {{ dir = {plugin}, main = 'specter', opts = {{ settings = {{ enabled = false }} }} }} }},
+  install = {{ missing = false }}, change_detection = {{ enabled = false }}, rocks = {{ enabled = false }},
+}})
+assert(vim.fn.exists(':Specter') == 2, 'the command')
+assert(vim.fn.maparg('<Tab>', 'i', false, true).desc == 'Specter', 'the keys')
+assert(require('specter.config').options.settings.enabled == false, 'the options')
+vim.cmd.help('specter-options')
+vim.cmd.quitall({{ bang = true }})
+"""
+
+
+@pytest.mark.skipif("LAZY_NVIM" not in os.environ, reason="LAZY_NVIM names no folder")
+@pytest.mark.parametrize("version", ["0.12", "0.11", "0.10"])
+def test_installed_by_lazy_nvim(version: str, tmp_path: Path) -> None:
+    """With the lines of the README."""
+    script = tmp_path / "user.lua"
+    script.write_text(_LAZY.format(folder=json.dumps(str(tmp_path / "lazy")), plugin=json.dumps(str(PLUGIN))))
+    command = [neovim(version), "--headless", "-u", "NONE", "-i", "NONE", "-n", "-l", script]
+    environment = os.environ | {f"XDG_{kind}_HOME": str(tmp_path / kind) for kind in ("STATE", "CACHE", "DATA")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.fixture(params=["0.12", "0.11"])
 def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Terminal]:
     with Terminal(neovim(request.param), tmp_path, text=_SHAPES) as terminal:

@@ -139,6 +139,47 @@ test('it streams: each text extends the one before', function(nvim)
   equal(steps > 1, true, 'more than one step: ' .. vim.inspect(grown))
 end)
 
+test('typing along never hides it', function(nvim)
+  start(nvim, CODE)
+  nvim:type('GA')
+  suggestion(nvim)
+  idle(nvim)
+  local text = suggestion(nvim):match('[^\n]*')
+  nvim:lua([[
+    Hidden = 0
+    local hide = require('specter.ghost').hide
+    require('specter.ghost').hide = function() Hidden = Hidden + 1 hide() end
+  ]])
+  for _, key in ipairs(vim.fn.split(text:sub(1, -2), '\\zs')) do
+    nvim:type(key)
+    equal(nvim:lua([[return require('specter.request').text() ~= nil]]), true, 'after ' .. nvim:lines()[6])
+  end
+  equal(nvim:lua([[return Hidden]]), 0)
+end)
+
+test('a key that differs, and leaving Insert mode, leave no generation behind', function(nvim)
+  local caught = 0
+  for _, name in ipairs({ 'Rectangle', 'Box', 'User', 'Point' }) do
+    local lines = { 'class ' .. name .. ':', '    """A ' .. name:lower() .. '."""', '' }
+    vim.list_extend(lines, { '    def __init__(self, width, height, depth, color):' })
+    if name == 'Rectangle' then
+      start(nvim, lines)
+    else
+      nvim:edit(lines, '-' .. name .. '.py')
+    end
+    nvim:type('Go        ')
+    suggestion(nvim)
+    local live = stats(nvim).liveGenerations
+    nvim:type(name == 'Box' and '<Esc>' or '?<Esc>')
+    eventually(function()
+      return stats(nvim).liveGenerations == 0
+    end, 'the end of the generation', 1000)
+    caught = caught + live
+  end
+  equal(caught > 0, true, 'a running generation was met')
+  equal(stats(nvim).cancelled > 0, true)
+end)
+
 test('20 keys a second: nothing lost, at most one generation at any time', function(nvim)
   start(nvim, { '' })
   nvim:type('i')
