@@ -11,7 +11,7 @@ from engine.request import Mode, Sampling
 
 Device = Literal["auto", "cuda", "cpu"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-DrafterName = Literal["auto", "none", "model", "lookup"]
+DrafterName = Literal["auto", "none", "model", "lookup", "workspace", "merged"]
 
 EMBEDDED, AUTO = "embedded", "auto"  # pairs
 

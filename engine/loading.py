@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -14,15 +14,20 @@ from engine.costs import Costs
 from engine.devices import device_for
 from engine.drafters import Drafter
 from engine.drafters.lookup import LookupDrafter
+from engine.drafters.merged import MergedDrafter
 from engine.drafters.small_model import SmallModelDrafter
+from engine.drafters.surroundings import Markers
+from engine.drafters.workspace import WorkspaceDrafter
 from engine.fast_llama import FastLlamaRunner
 from engine.local_models import is_here
 from engine.model import CachedModel, vocabulary_size
 from engine.pairs import KnownPair, fitting, known_pair
 from engine.policy import DraftPolicy
 from engine.prompt import PromptBuilder, Tokenizer
+from engine.request import CompletionRequest
 from engine.sources import Key, Report, is_embedded, prepare, sources
 from engine.threads import ThreadedRunner
+from engine.workspace_index import WorkspaceIndex
 
 # Most accepted tokens per millisecond on the embedded pair (README, "Measured"); the int8 product jumps after width 4.
 _DRAFT_LENGTH = 3
@@ -45,6 +50,7 @@ class LoadedPair:
     draft_length: int  # the most guesses a cycle
     policy: DraftPolicy | None  # None: always that many
     context: int  # most tokens of prompt and completion together
+    workspace: WorkspaceIndex = field(default_factory=WorkspaceIndex)
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -66,12 +72,22 @@ class LoadedPair:
         if self.draft is not None:
             self.draft.forget()
 
-    def drafter(self) -> Drafter | None:
+    def drafter(self, request: CompletionRequest | None = None) -> Drafter | None:
         """A fresh drafter for one completion; None decodes plainly."""
-        if self.drafter_name == "lookup":
-            return LookupDrafter(self.end_tokens, *self.prompts.fim_markers)
-        if self.drafter_name == "model" and self.draft is not None:
-            return SmallModelDrafter(self.draft, self.end_tokens)
+        markers = Markers(self.end_tokens, *self.prompts.fim_markers)
+        model = None if self.draft is None else SmallModelDrafter(self.draft, self.end_tokens)
+        workspace = WorkspaceDrafter(self.workspace, markers, request.document if request is not None else "")
+        match self.drafter_name:
+            case "lookup":
+                return LookupDrafter(markers)
+            case "workspace":
+                return workspace
+            case "merged":
+                # Where draws were judged depends on what was guessed beside them: a seed must not depend on files.
+                seeded = request is not None and not request.sampling.greedy and request.sampling.seed is not None
+                return MergedDrafter(LookupDrafter(markers), None if seeded and model else workspace, model)
+            case "model":
+                return model
         return None
 
 

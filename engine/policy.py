@@ -33,8 +33,8 @@ _MARGIN = 0.05  # of a draft forward: what guessing must gain to begin anew afte
 class Budget(Protocol):
     """What a drafter asks while it drafts, in one cycle. `reach`: the probability that everything before comes true."""
 
-    def acceptance(self, confidence: float) -> float:
-        """The probability that a guess comes true whose drafter gives it the probability `confidence`."""
+    def acceptance(self, confidence: float, source: str = "") -> float:
+        """The probability that a guess comes true to which `source` gives the probability `confidence`."""
         ...
 
     def wants(self, reach: float, count: int) -> bool:
@@ -46,11 +46,16 @@ class Budget(Protocol):
         others."""
         ...
 
+    def fits(self, reaches: Sequence[float], behind: int = 0) -> int:
+        """How many of these guesses, the likeliest first and parents before children, are worth their places behind
+        so many others. reaches: the probability that each comes true with all before it."""
+        ...
+
 
 class _Unlimited:
     """As long as the limit allows."""
 
-    def acceptance(self, confidence: float) -> float:
+    def acceptance(self, confidence: float, source: str = "") -> float:
         return confidence
 
     def wants(self, reach: float, count: int) -> bool:
@@ -58,6 +63,9 @@ class _Unlimited:
 
     def keeps(self, reach: float, count: int) -> bool:
         return True
+
+    def fits(self, reaches: Sequence[float], behind: int = 0) -> int:
+        return len(reaches)
 
 
 UNLIMITED = _Unlimited()
@@ -86,7 +94,7 @@ class DraftPolicy:
     """What was learned of one drafter on one machine, over all completions. A Budget for the next cycle."""
 
     costs: Costs
-    _calibration: list[_Rate] = field(init=False)
+    _calibration: dict[str, list[_Rate]] = field(init=False, default_factory=dict)  # by source
     _always: _Rate = field(init=False)  # acceptance of guesses, in all completions
     _lately: _Rate = field(init=False)  # in this one
     _spent_ms: float = 0.0
@@ -95,7 +103,6 @@ class DraftPolicy:
     _probes: int = 0  # tries in a row that failed
 
     def __post_init__(self) -> None:
-        self._calibration = [_Rate((bucket + 0.5) / _BUCKETS, _FADE) for bucket in range(_BUCKETS)]
         self._always = _Rate(0.6, _FADE)
         self._lately = _Rate(0.6, _RECENT)
 
@@ -104,8 +111,8 @@ class DraftPolicy:
         self._lately = _Rate(self._always.value, _RECENT)
         self._plain_cycles = self._probes = 0
 
-    def acceptance(self, confidence: float) -> float:
-        return self._calibration[_bucket(confidence)].value
+    def acceptance(self, confidence: float, source: str = "") -> float:
+        return self._rate(confidence, source).value
 
     def wants(self, reach: float, count: int) -> bool:
         if count == 0:
@@ -115,13 +122,28 @@ class DraftPolicy:
     def keeps(self, reach: float, count: int) -> bool:
         return reach * self._worth_ms + self._gain_ms(reach, count + 1) > self.costs.wider(count)
 
+    def fits(self, reaches: Sequence[float], behind: int = 0) -> int:
+        best, size, gain = 0.0, 0, 0.0
+        before = self.costs.verify(behind + 1)
+        for count, reach in enumerate(reaches, 1):
+            gain += reach * self._worth_ms
+            if (net := gain - (self.costs.verify(behind + count + 1) - before)) > best:
+                best, size = net, count
+        return size
+
     def learn(self, draft: Draft, path: Sequence[int], tokens: int) -> None:
         """What became of a cycle: the accepted path (indices into the draft), and how many tokens came out."""
-        for node, (parent, confidence) in enumerate(zip(draft.parents, draft.confidences, strict=False)):
+        sources = draft.sources or [""] * len(draft)
+        tried: dict[int, bool] = {}  # whether one of a judged node's children came true
+        for node, (parent, confidence, source) in enumerate(
+            zip(draft.parents, draft.confidences, sources, strict=False)
+        ):
             if parent == ROOT or parent in path:  # the others were not judged
-                self._calibration[_bucket(confidence)].add(node in path)
-                self._always.add(node in path)
-                self._lately.add(node in path)
+                self._rate(confidence, source).add(node in path)
+                tried[parent] = tried.get(parent, False) or node in path
+        for hit in tried.values():
+            self._always.add(hit)
+            self._lately.add(hit)
         if draft.passed_over is not None and len(path) == len(draft):
             self._lately.add(self.acceptance(draft.passed_over))
         spent = draft.forwards * self.costs.draft_ms + self.costs.verify(len(draft) + 1)
@@ -133,6 +155,12 @@ class DraftPolicy:
             self._plain_cycles = self._probes = 0
         else:
             self._plain_cycles, self._probes = 0, self._probes + 1
+
+    def _rate(self, confidence: float, source: str) -> _Rate:
+        if source not in self._calibration:
+            rates = [_Rate((bucket + 0.5) / _BUCKETS, _FADE) for bucket in range(_BUCKETS)]
+            self._calibration[source] = rates
+        return self._calibration[source][min(max(int(confidence * _BUCKETS), 0), _BUCKETS - 1)]
 
     @property
     def _worth_ms(self) -> float:
@@ -158,7 +186,3 @@ class DraftPolicy:
     @property
     def _probing(self) -> bool:
         return self._plain_cycles >= _PROBES[min(self._probes, len(_PROBES) - 1)]
-
-
-def _bucket(confidence: float) -> int:
-    return min(max(int(confidence * _BUCKETS), 0), _BUCKETS - 1)

@@ -55,8 +55,8 @@ class CompletionRequest:
     """The text around a cursor and how to complete it. Line ends are `\\n`.
 
     `deadline_s` counts from the moment the engine takes the request. `stop` strings end the text and are not part of
-    it. `until` is told the text so far after each step, on the thread that decodes; True ends the text there. Raises
-    ValueError for a limit below 1.
+    it. `document` is what the file is called in the workspace index, if it is there. `until` is told the text so far
+    after each step, on the thread that decodes; True ends the text there. Raises ValueError for a limit below 1.
     """
 
     prefix: str
@@ -68,6 +68,7 @@ class CompletionRequest:
     max_tokens: int = 64
     stop: tuple[str, ...] = ()
     deadline_s: float | None = None
+    document: str = ""
     until: Callable[[str], bool] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:

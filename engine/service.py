@@ -217,7 +217,7 @@ class CompletionEngine:
 
     def _decode(self, job: _Job, pair: LoadedPair) -> Chunk | None:
         """Posts the chunks as they come; returns the last one, or None if the job was cancelled."""
-        with closing(generate(pair, job.request, pair.drafter())) as chunks:
+        with closing(generate(pair, job.request, pair.drafter(job.request))) as chunks:
             for chunk in self._timed(chunks):
                 if chunk.completion is not None:
                     return chunk

@@ -12,7 +12,7 @@ The shape of a draft and what it guesses must never depend on this cycle's p or 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -31,6 +31,7 @@ class Draft:
     confidences: of each guess, what its drafter believes of it, 0 to 1, if what stands before it comes true; or none.
     forwards: of the draft model, that it took.
     passed_over: the confidence of a guess behind the last one that was not worth its place.
+    sources: of each guess, the name of what guessed it; or none.
     """
 
     tokens: tuple[int, ...] = ()
@@ -39,6 +40,7 @@ class Draft:
     confidences: tuple[float, ...] = ()
     forwards: int = 0
     passed_over: float | None = None
+    sources: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.parents) != len(self.tokens):
@@ -49,6 +51,8 @@ class Draft:
             raise ValueError(f"a draft of {len(self.tokens)} tokens has {len(self.probs)} rows of probabilities")
         if self.confidences and len(self.confidences) != len(self.tokens):
             raise ValueError(f"a draft of {len(self.tokens)} tokens has {len(self.confidences)} confidences")
+        if self.sources and len(self.sources) != len(self.tokens):
+            raise ValueError(f"a draft of {len(self.tokens)} tokens has {len(self.sources)} sources")
 
     @classmethod
     def chain(
@@ -75,7 +79,12 @@ class Draft:
         if limit >= len(self):
             return self
         probs = None if self.probs is None else self.probs[:limit]
-        return Draft(self.tokens[:limit], self.parents[:limit], probs, self.confidences[:limit], self.forwards)
+        confidences, sources = self.confidences[:limit], self.sources[:limit]
+        return Draft(self.tokens[:limit], self.parents[:limit], probs, confidences, self.forwards, sources=sources)
+
+    def with_probs(self, probs: Tensor) -> Draft:
+        """The same guesses, drawn from these laws."""
+        return replace(self, probs=probs)
 
     def spine(self) -> Draft:
         """The chain of first children. Lossless: which child is first does not depend on p or on the noise."""
@@ -83,11 +92,13 @@ class Draft:
         while children := self.children(node):
             node = children[0]
             path.append(node)
-        return Draft.chain(
-            [self.tokens[node] for node in path],
+        return Draft(
+            tuple(self.tokens[node] for node in path),
+            tuple(range(ROOT, len(path) - 1)),
             None if self.probs is None else self.probs[path],
-            [self.confidences[node] for node in path] if self.confidences else (),
+            tuple(self.confidences[node] for node in path) if self.confidences else (),
             self.forwards,
+            sources=tuple(self.sources[node] for node in path) if self.sources else (),
         )
 
     def children(self, node: int) -> list[int]:

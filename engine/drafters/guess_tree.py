@@ -1,66 +1,137 @@
-"""Merges guessed continuations into one tree of the likeliest nodes, siblings distinct."""
+"""Merges what several sources guess into one tree of the likeliest nodes, siblings distinct."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from engine.policy import Budget
-from engine.speculation import ROOT, Draft
+from engine.policy import UNLIMITED, Budget
+from engine.speculation import Draft
+
+_OF_CHAIN = ""  # the source of a chain's guesses, as if it stood alone
 
 
-@dataclass(slots=True)
-class _Node:
-    weight: float = 0.0
-    children: dict[int, _Node] = field(default_factory=dict)
+class Continuation(NamedTuple):
+    """What followed elsewhere, and how many tokens before it agree with those here."""
+
+    match: int
+    tokens: Sequence[int]
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A guessed token. confidences: of each source that guesses it, its probability behind its parent."""
+
+    confidences: dict[str, float] = field(default_factory=dict)
+    children: dict[int, Node] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """All that guess it, as one name: those that agree are calibrated together."""
+        return "+".join(sorted(self.confidences))
+
+    @property
+    def confidence(self) -> float:
+        """As if the sources erred independently; what they really do, the calibration learns."""
+        wrong = 1.0
+        for confidence in self.confidences.values():
+            wrong *= 1 - confidence
+        return 1 - wrong
+
+    def child(self, token: int) -> Node:
+        return self.children.setdefault(token, Node())
 
 
 class GuessTree:
-    """Collects continuations with weights and gives out the `limit` likeliest nodes as a draft of certain guesses.
-
-    A continuation's weight is the estimated probability of its first token; each further token keeps `decay` of it.
-    Sources that agree add up. No node can be likelier than its parent, so the best nodes always form a tree.
-    """
+    """Collects guesses and gives out the likeliest as a draft of certain guesses."""
 
     def __init__(self) -> None:
-        self._root = _Node()
+        self.root = Node()
 
-    def add(self, tokens: Sequence[int], weight: float, decay: float) -> None:
-        """tokens: a continuation of the context. 0 < weight, decay ≤ 1."""
-        node = self._root
-        for token in tokens:
-            node = node.children.setdefault(token, _Node())
-            node.weight += weight
-            weight *= decay
+    def add(self, found: Iterable[Continuation], source: str, at: Node | None = None) -> None:
+        """Continuations behind `at` (the root), the longest matches first.
 
-    def best(self, limit: int, budget: Budget | None = None) -> Draft:
-        """The `limit` heaviest nodes, parents before children, as far as the budget keeps them."""
-        tokens, parents, confidences, reaches = list[int](), list[int](), list[float](), list[float]()
-        weights = list[float]()
+        As in prediction by partial matching (Cleary and Witten, 1984): the places with the longest match share what
+        `trust` gives to it, those with the next the same part of what is left, and so on.
+        """
+        start = self.root if at is None else at
+        weights: dict[int, float] = {id(start): 1.0}
+        behind = list[tuple[Node, Node]]()  # each new node and its parent
+        for share, continuation in _shares(found):
+            node, weight = start, share
+            for more, token in enumerate(continuation.tokens):
+                weight *= trust(continuation.match + more) if more else 1.0
+                child = node.child(token)
+                if id(child) not in weights:
+                    weights[id(child)] = 0.0
+                    behind.append((child, node))
+                weights[id(child)] += weight
+                node = child
+        for node, parent in behind:
+            confidence = min(weights[id(node)] / weights[id(parent)], 1.0)
+            node.confidences[source] = max(node.confidences.get(source, 0.0), confidence)
+
+    def best(self, limit: int, budget: Budget = UNLIMITED, forwards: int = 0, chain: Draft | None = None) -> Draft:
+        """The likeliest `limit` nodes, parents before children, as many as the budget finds worth their place.
+
+        No node is likelier than its parent, so the likeliest always form a tree. Those of `chain` (a path of the tree)
+        come first and stay in any case, as its drafter judges them.
+        """
+        tokens, parents, confidences, sources = list[int](), list[int](), list[float](), list[str]()
+        reaches = list[float]()
         order = 0  # breaks ties by first come, and keeps nodes from being compared
-        heap: list[tuple[float, int, int, int, _Node]] = []
+        heap: list[tuple[float, int, int, int, Node]] = []
 
-        def push(parent: int, ceiling: float, children: dict[int, _Node]) -> None:
+        def push(parent: int, reach: float, node: Node, but: int | None = None) -> None:
             nonlocal order
-            for token, child in children.items():
-                heapq.heappush(heap, (-min(child.weight, ceiling), order, parent, token, child))
+            for token, child in node.children.items():
+                if token == but:
+                    continue
+                probability = budget.acceptance(child.confidence, child.source)
+                heapq.heappush(heap, (-reach * probability, order, parent, token, child))
                 order += 1
 
-        push(ROOT, 1.0, self._root.children)
+        node, reach = self.root, 1.0
+        for place, (token, confidence) in enumerate(zip(chain.tokens, chain.confidences, strict=True) if chain else ()):
+            push(place - 1, reach, node, but=token)
+            tokens.append(token)
+            parents.append(place - 1)
+            confidences.append(confidence)
+            sources.append(_OF_CHAIN)
+            node, reach = node.children[token], reach * budget.acceptance(confidence, _OF_CHAIN)
+        fixed = len(tokens)
+        push(fixed - 1, reach, node)
         while heap and len(tokens) < limit:
             negative, _, parent, token, node = heapq.heappop(heap)
-            # Of the parent's weight, the part that is the child's.
-            confidence = -negative / weights[parent] if parent != ROOT else -negative
-            reach = reaches[parent] if parent != ROOT else 1.0
-            if budget is not None:
-                reach *= budget.acceptance(confidence)
-                if not budget.keeps(reach, len(tokens)):
-                    continue
             tokens.append(token)
             parents.append(parent)
-            confidences.append(confidence)
-            reaches.append(reach)
-            weights.append(-negative)
-            push(len(tokens) - 1, -negative, node.children)
-        return Draft(tuple(tokens), tuple(parents), confidences=tuple(confidences))
+            confidences.append(node.confidence)
+            sources.append(node.source)
+            reaches.append(-negative)
+            push(len(tokens) - 1, -negative, node)
+        size = fixed + budget.fits(reaches, fixed)
+        draft = Draft(tuple(tokens), tuple(parents), None, tuple(confidences), forwards, sources=tuple(sources))
+        return draft.first(size)
+
+
+def trust(match: int) -> float:
+    """The probability that the places with the longest match, of that many tokens, know the next one.
+
+    A rough value; it orders the guesses, and a wrong one costs speed only.
+    """
+    return min(1 - 0.75**match, 0.97)
+
+
+def _shares(found: Iterable[Continuation]) -> list[tuple[float, Continuation]]:
+    """Each with the probability of its first token."""
+    levels: dict[int, list[Continuation]] = {}
+    for continuation in found:
+        levels.setdefault(continuation.match, []).append(continuation)
+    shares, left = list[tuple[float, Continuation]](), 1.0
+    for match, level in sorted(levels.items(), reverse=True):
+        given = left * trust(match)
+        shares += [(given / len(level), continuation) for continuation in level]
+        left -= given
+    return shares

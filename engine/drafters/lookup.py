@@ -1,7 +1,7 @@
 """Guesses from the text at hand: where the last tokens stood before, what followed them may follow again.
 
 Prompt lookup decoding (Saxena, 2023) generalised: the longest match instead of a fixed n-gram, the text behind the
-cursor and other files as well as the text before it, and several branches instead of the first.
+cursor, other files and the last completions as well as the text before it, and several branches instead of the first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.drafters import Context
-from engine.drafters.guess_tree import GuessTree
+from engine.drafters.guess_tree import Continuation, GuessTree
+from engine.drafters.surroundings import Markers
 from engine.speculation import Draft
 
 _LONGEST_MATCH = 16  # tokens; a longer one does not make the continuation any more certain
@@ -23,58 +24,44 @@ _CANDIDATES = 8  # places whose continuations are merged
 class LookupDrafter:
     """Looks the end of the text up in the text itself; every propose is a few scans of an integer array.
 
-    The prompt falls into parts at `markers`: other files, suffix, prefix. What stands behind `prefix_marker` is put
-    last, and behind it what already stands behind `middle_marker`: the completion goes on from there.
+    `recent` are other texts to look in, each as ids.
     """
 
     name = "lookup"
 
-    def __init__(
-        self,
-        markers: frozenset[int],
-        prefix_marker: int,
-        suffix_marker: int | None = None,
-        middle_marker: int | None = None,
-    ) -> None:
+    def __init__(self, markers: Markers, recent: Sequence[Sequence[int]] = ()) -> None:
         self._markers = markers
-        self._cursor_markers = (prefix_marker, middle_marker)
-        self._suffix_marker = suffix_marker
+        self._recent = recent
         self._text = np.empty(0, dtype=np.int32)
         self._length = 0
         self._emitted = 0
 
     def prepare(self, prompt: Sequence[int]) -> Iterator[None]:
         self._length = self._emitted = 0
-        for part in self._parts(prompt):
+        for part in (*self._recent, *self._markers.parts(prompt)):
             # Parts are set apart by numbers that are no ids, each used once, so that no match reaches across.
             self._append([-1 - self._length, *part])
         return iter(())
 
-    def _parts(self, prompt: Sequence[int]) -> list[list[int]]:
-        """The prompt's texts without their markers, the one before the cursor last."""
-        before_cursor = list[int]()
-        part = list[int]()
-        parts = [part]
-        for token in prompt:
-            if token not in self._markers:
-                part.append(token)
-            elif token in self._cursor_markers:
-                part = before_cursor
-            elif part is not before_cursor or token == self._suffix_marker:  # others in the prefix are its header's
-                part = []
-                parts.append(part)
-        return [*parts, before_cursor] if part is before_cursor else parts
-
     def propose(self, context: Context, limit: int) -> Draft:
+        tree = GuessTree()
+        tree.add(self.continuations(context, limit), self.name)
+        return tree.best(limit, context.budget)
+
+    def continuations(self, context: Context, length: int, ahead: Sequence[int] = ()) -> list[Continuation]:
+        """What followed the last tokens before, the longest matches first; `ahead` are guesses to take as said."""
         self._append(context.tokens[context.prompt_length + self._emitted :])
         self._emitted = context.position
-        tree = GuessTree()
+        known = self._length
+        self._append(ahead)
+        found = []
         for place, match in self._places():
-            following = self._text[place : min(place + limit, self._length)]
+            following = self._text[place : min(place + length, self._length)]
             ends = np.flatnonzero(following < 0)
             guess = following[: ends[0]] if len(ends) else following
-            tree.add(guess.tolist(), *_trust(match))
-        return tree.best(limit, context.budget)
+            found.append(Continuation(match, guess.tolist()))
+        self._length = known
+        return found
 
     def _places(self) -> list[tuple[int, int]]:
         """(index of the token that followed, length of the match), longest first, then latest first."""
@@ -104,12 +91,3 @@ class LookupDrafter:
             self._text = np.concatenate([self._text, np.empty(max(needed, 1024), dtype=np.int32)])
         self._text[self._length : needed] = tokens
         self._length = needed
-
-
-def _trust(match: int) -> tuple[float, float]:
-    """(probability of the first token, share kept with each further one) after a match of that many tokens.
-
-    Rough values; they only order the branches, so a wrong one costs speed.
-    """
-    first = 1 - 0.6**match
-    return first, min(0.5 + 0.08 * match, 0.95)

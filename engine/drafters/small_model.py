@@ -31,6 +31,11 @@ class SmallModelDrafter:
         if len(prompt) <= self._model.window:
             yield from self._model.prefill(prompt, self._chunk)
 
+    def law(self, context: Context, ahead: Sequence[int]) -> Tensor | None:
+        """What it thinks follows the context and then `ahead`, [vocab]; None at the end of its window."""
+        tokens = [*context.tokens, *ahead]
+        return self._model.logits(tokens)[0].float().softmax(dim=-1) if len(tokens) <= self._model.window else None
+
     def propose(self, context: Context, limit: int) -> Draft:
         tokens, laws, confidences = list(context.tokens), list[Tensor](), list[float]()
         budget, reach, forwards, passed_over = context.budget, 1.0, 0, None

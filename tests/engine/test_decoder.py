@@ -14,7 +14,10 @@ from toys import END, VOCABULARY, TableRunner, toy_pair
 from engine.decoder import SpeculativeDecoder, Step
 from engine.drafters import Drafter
 from engine.drafters.lookup import LookupDrafter
+from engine.drafters.merged import MergedDrafter
 from engine.drafters.small_model import SmallModelDrafter
+from engine.drafters.surroundings import Markers
+from engine.drafters.workspace import WorkspaceDrafter
 from engine.generation import generate
 from engine.model import CachedModel
 from engine.record import Completion
@@ -22,6 +25,7 @@ from engine.request import GREEDY, CompletionRequest, Sampling
 from engine.sampling import Noise
 from engine.speculation import Draft
 from engine.transformers_runner import TransformersRunner
+from engine.workspace_index import WorkspaceIndex
 
 SAMPLED = Sampling("sampled", temperature=1.3, top_p=0.95)
 NOT_A_TOKEN = 99  # an end token that never comes
@@ -108,15 +112,35 @@ def generated_by_transformers(architecture: str, prompt: tuple[int, ...]) -> lis
 def drafter_of(name: str, architecture: str, answers: list[int]) -> Drafter:
     if name == "another model":
         return SmallModelDrafter(CachedModel(TransformersRunner(tiny_model(architecture, seed=1)), 48), frozenset())
+    markers = Markers(frozenset(), 0)
     if name == "lookup":
-        return LookupDrafter(frozenset(), 0)
+        return LookupDrafter(markers)
+    if name in ("workspace", "merged"):
+        index = WorkspaceIndex()
+        right, wrong = [*range(20, 20 + LAST), *answers], [7, *answers[:5], 3, 4, *answers[5:]]
+        index.update({"right": right, "wrong": wrong})
+        workspace = WorkspaceDrafter(index, markers)
+        if name == "workspace":
+            return workspace
+        model = SmallModelDrafter(CachedModel(TransformersRunner(tiny_model(architecture, seed=1)), 48), frozenset())
+        return MergedDrafter(LookupDrafter(markers), workspace, model)
     return adversary(name, answers, 48, NOT_A_TOKEN)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(
     "name",
-    ["always right", "right until the third", "random guesses", "out of vocabulary", "tree", "another model", "lookup"],
+    [
+        "always right",
+        "right until the third",
+        "random guesses",
+        "out of vocabulary",
+        "tree",
+        "another model",
+        "lookup",
+        "workspace",
+        "merged",
+    ],
 )
 def test_equals_transformers_generate(name: str, architecture: str) -> None:
     """Seen to fail: a cache that is not rewound; a tree's rows left where they were; ids that have no embedding."""

@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from engine.drafters import Context
 from engine.drafters.lookup import LookupDrafter
+from engine.drafters.surroundings import Markers
 from engine.prompt import FAMILIES, PromptBuilder, detect
 from engine.prompt.comments import commented, leader
 from engine.request import GREEDY, CompletionRequest, Snippet
@@ -315,7 +316,7 @@ def test_lookups_go_on_from_the_cursor(name: str, order: str | None, monkeypatch
     """
     monkeypatch.setitem(family_tokenizer(name).init_kwargs, "fim_order", order)
     builder = PromptBuilder(family_tokenizer(name))
-    drafter = LookupDrafter(builder.end_tokens, *builder.fim_markers)
+    drafter = LookupDrafter(Markers(builder.end_tokens, *builder.fim_markers))
     said = "    return first + second\n"
     request = CompletionRequest(f"def f():\n{said}\ndef g():\n    return first", "\n", "src/a.py", "shop")
     prompt = builder.build(request, 600).ids

@@ -19,7 +19,12 @@ from hypothesis import strategies as st
 
 from engine import speculation
 from engine.decoder import SpeculativeDecoder
+from engine.drafters import Context
+from engine.drafters.lookup import LookupDrafter
+from engine.drafters.merged import MergedDrafter
 from engine.drafters.small_model import SmallModelDrafter
+from engine.drafters.surroundings import Markers
+from engine.drafters.workspace import WorkspaceDrafter
 from engine.model import CachedModel
 from engine.proof import integral
 from engine.proof.goodness import fit
@@ -27,6 +32,7 @@ from engine.proof.tables import RULES, Case, largest_error, worked_example
 from engine.request import GREEDY, Sampling
 from engine.sampling import Noise, Uniforms, draw, warp
 from engine.speculation import ROOT, Draft, residual, verify
+from engine.workspace_index import WorkspaceIndex
 
 EXACT = 1e-12
 
@@ -304,6 +310,59 @@ def test_the_decoder_follows_the_joint_law_with_a_mixed_tree():
     result = joint_fit(table_model(seed=1), BushyDrafter(), Sampling("sampled", 1.0), 2500, draft_length=5)
     assert result.p_value > 1e-3, result
     assert result.largest_deviation < 5
+
+
+def merged(model, seed=0):
+    """All sources: an index in which every two tokens stand somewhere, and the draft model or none."""
+    index, markers = WorkspaceIndex(), Markers(frozenset(), VOCAB)
+    index.update({"a": np.random.default_rng(seed).integers(0, VOCAB, 600).tolist()})
+    return MergedDrafter(LookupDrafter(markers), WorkspaceDrafter(index, markers), model)
+
+
+@pytest.mark.parametrize("limit", [3, 8])
+def test_the_merged_tree_follows_the_joint_law(limit):
+    """Draws of a model with certain guesses beside and behind them, with what the policy has learned of each source.
+
+    Fails when a certain guess stands before the draws in the tree and takes the row of one.
+    """
+    drafter = merged(SmallModelDrafter(table_model(seed=2), frozenset()))
+    result = joint_fit(table_model(seed=1), drafter, Sampling("sampled", 1.0), 1500, draft_length=limit)
+    assert result.p_value > 1e-3, result
+    assert result.largest_deviation < 5
+
+
+def test_the_merged_tree_holds_the_draws_whatever_they_are():
+    """To leave a guess out because of what it is would bend the law: the chain stands first, with its laws."""
+    sampling, model = Sampling("sampled", 1.0), SmallModelDrafter(table_model(seed=2), frozenset())
+    sources = set()
+    for seed in range(30):
+        context = Context(PROMPT, len(PROMPT), sampling, Noise(seed))
+        chain = model.propose(context, 6)
+        drafter = merged(SmallModelDrafter(table_model(seed=2), frozenset()), seed)
+        list(drafter.prepare([VOCAB, *PROMPT]))
+        draft = drafter.propose(context, 16)
+        assert draft.tokens[:6] == chain.tokens
+        assert draft.parents[:6] == chain.parents
+        assert torch.equal(draft.probs[:6], chain.probs)
+        assert not draft.probs[6:].any()
+        sources |= set(draft.sources)
+    assert {"", "workspace"} <= sources
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling("sampled", 1.0), Sampling("sampled", 1.5, 3)], ids=str)
+def test_certain_sources_merged_never_change_a_token(sampling):
+    accepted = 0
+    for seed in range(12):
+        plain, speculative = (
+            list(SpeculativeDecoder(table_model(1), drafter, sampling, Noise(seed), frozenset(), 12).decode(PROMPT, 20))
+            for drafter in (None, merged(None, seed))
+        )
+        assert [token for step in plain for token in step.tokens] == [
+            token for step in speculative for token in step.tokens
+        ]
+        assert all(step.fault is None for step in speculative)
+        accepted += sum(step.accepted for step in speculative)
+    assert accepted
 
 
 class CertainDrafter:
