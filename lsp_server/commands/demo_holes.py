@@ -52,7 +52,7 @@ import argparse
 
 parser = argparse.ArgumentParser(description="Resize pictures.")
 parser.add_argument("--width", type=int, default=800, help="width in pixels")
-parser.add_argument("--height"‸
+parser.add_argument("--height", type=int, ‸
 args = parser.parse_args()
 """,
     "repository.ts": """\
