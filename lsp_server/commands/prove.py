@@ -5,6 +5,7 @@ greedy mode, and by the frequencies of many first tokens in sampled mode.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
 SUMMARY = "prove that the output is the large model's own"
 
 _DRAWS, _HOLES = 20_000, 20
+_LONG_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,9 @@ class Effort:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--draws", type=whole, default=_DRAWS, metavar="N", help=f"first tokens a prompt ({_DRAWS})")
+    parser.add_argument(
+        "--draws", type=whole, default=_DRAWS, metavar="N", help=f"first tokens a prompt ({_DRAWS}); they take the time"
+    )
     parser.add_argument(
         "--holes", type=whole, default=_HOLES, metavar="N", help=f"holes for greedy equality ({_HOLES})"
     )
@@ -92,7 +96,7 @@ def _prove(
     pair: LoadedPair, config: EngineConfig, effort: Effort, laws: list[Sampling] | None
 ) -> tuple[bool, list[FirstTokens]]:
     """Prints each part as it is ready; whether all passed, and the frequencies for the picture."""
-    from engine.proof import LAWS, cut_holes, exact_tables, first_tokens, greedy_equality
+    from engine.proof import LAWS, PROMPTS, cut_holes, exact_tables, first_tokens, greedy_equality
 
     seed = config.seed or 0
     with working("exact tables") as say:
@@ -104,9 +108,10 @@ def _prove(
     _print_greedy(greedy)
     print(f"First tokens: {effort.draws:,} completions a prompt and law, against the target's own law")
     frequencies: list[FirstTokens] = []
+    clock = _Clock(parts=len(PROMPTS) * len(laws or LAWS))
     for law in laws or LAWS:
         with working("first tokens") as say:
-            report = _percent(say, "first tokens")
+            report = clock.shown(say)
             results = list(first_tokens(pair, draws=effort.draws, seed=seed, sampling=law, report=report))
         for result in results:
             _print_first_tokens(result)
@@ -117,6 +122,33 @@ def _prove(
 
 def _percent(say: Callable[[str], None], what: str) -> Callable[[float], None]:
     return lambda fraction: say(f"{what} {fraction:.0%}")
+
+
+class _Clock:
+    """How long all the draws take, from those that were made: on a terminal what is left, and once, for all, the whole
+    if it is long."""
+
+    def __init__(self, parts: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._parts, self._now = parts, now
+        self._began_s, self._done, self._said = now(), 0, False
+
+    def shown(self, say: Callable[[str], None]) -> Callable[[float], None]:
+        """Hears the fraction of a part that is done, 1 at its end."""
+
+        def report(fraction: float) -> None:
+            share = (self._done + fraction) / self._parts
+            self._done += fraction >= 1
+            whole_s = (self._now() - self._began_s) / share
+            say(f"first tokens {share:.0%}, about {_time(whole_s * (1 - share))} left")
+            if whole_s > _LONG_S and not self._said:
+                self._said = True
+                print(f"  about {_time(whole_s)} in all; fewer --draws take less", flush=True)
+
+        return report
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
 def _verdict(passed: bool) -> str:

@@ -18,7 +18,7 @@ from engine.pairs import KNOWN_PAIRS
 from engine.proof import Difference, ExactTables, GreedyEquality
 from engine.request import CompletionRequest
 from lsp_server.cli import main
-from lsp_server.commands import demo
+from lsp_server.commands import demo, prove
 from lsp_server.commands.demo_holes import demo_holes
 
 ESCAPE = "\x1b"
@@ -315,3 +315,19 @@ class TestExport:
         err = capsys.readouterr().err
         assert "cannot be written" in err
         assert len(err.splitlines()) == 1
+
+
+def test_a_proof_says_how_long_it_takes(capsys):
+    """Seen to fail: with the fraction of one prompt taken for that of all."""
+    seconds, shown = iter([0.0, 30.0, 60.0, 90.0, 120.0]), []
+    clock = prove._Clock(parts=2, now=lambda: next(seconds))
+    report = clock.shown(shown.append)
+    for fraction in (0.5, 1.0, 0.5, 1.0):
+        report(fraction)
+    assert shown == [
+        "first tokens 25%, about 2 min left",
+        "first tokens 50%, about 60 s left",
+        "first tokens 75%, about 30 s left",
+        "first tokens 100%, about 0 s left",
+    ]
+    assert capsys.readouterr().out == "  about 2 min in all; fewer --draws take less\n"
