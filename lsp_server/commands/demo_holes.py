@@ -51,7 +51,7 @@ class User:
 import argparse
 
 parser = argparse.ArgumentParser(description="Resize pictures.")
-parser.add_argument("--width", type=int, default=800, help="width in pixels")
+parser.add_argument("--width", type=int, default=800, help="in pixels")
 parser.add_argument("--height", type=int, ‸
 args = parser.parse_args()
 """,
