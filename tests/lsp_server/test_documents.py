@@ -77,7 +77,8 @@ changes = st.one_of(
 @given(text=texts, edits=st.lists(changes, max_size=12), cursor=positions)
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_any_edits_leave_the_clients_text(encoding: Encoding, text: str, edits: list[Change], cursor: Position) -> None:
-    """SPECTER_EXAMPLES=1600 makes more than 20,000 edits. Seen to fail with str.splitlines, without the join of \\r and \\n, and with a clamp after the line end."""
+    """SPECTER_EXAMPLES=1600 makes more than 20,000 edits. Seen to fail with str.splitlines, without the join of \\r and
+    \\n, and with a clamp after the line end."""
     document = Document("u", "python", 0, text, encoding)
     for version, change in enumerate(edits, 1):
         text = slow_apply(text, change, encoding)
