@@ -10,6 +10,7 @@ from lsp_fakes import Client, FakeEngine
 from lsp_server import handshake
 
 URI = "file:///w/a.py"
+LONG = " ".join(f"{number}{chr(97 + number % 26)}" for number in range(40))
 
 
 def said(text_document: Any) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def applied(text: str, edit: dict[str, Any]) -> str:
         ("a = ", 4, "b + c", "b + c", "a = b + c"),
         ("größe = gr", 10, "öße", "größe", "größe = größe"),
         ("for x in y:", 11, "\n    print(x)\n    print(y)", "print(x)…", "for x in y:\n    print(x)\n    print(y)"),
-        ("x", 1, " = '" + 99 * "y" + "'", "x = '" + 54 * "y" + "…", "x = '" + 99 * "y" + "'"),
+        ("x", 1, f" = '{LONG}'", f"x = '{LONG}"[:59] + "…", f"x = '{LONG}'"),
     ],
 )
 async def test_an_item(
