@@ -129,16 +129,21 @@ def report(screen: Screen, folder: Path) -> dict[str, object]:
 def first_ghost(screen: Screen, folder: Path, keys: int) -> dict[str, object]:
     """Medians, in ms, over this many keys with warm models."""
     rows: list[dict[str, float]] = []
+    remembered = report(screen, folder)["stats"]["typedThrough"]
     for attempt in range(4 * keys):
         if len(rows) == keys:
             break
-        screen.write("\x1b:silent! %d|silent! put =Body|1d\r" + "GA\r")
+        # Each time another text: the server remembers what it has suggested where.
+        screen.write(
+            f"\x1b:silent! %d|silent! put =substitute(Body, 'Rectangle', 'Rectangle{attempt}', '')|1d\r" + "GA\r"
+        )
         screen.rest(0.7)
         pressed = screen.write("rfip"[attempt % 4])
         inked = screen.when(_INK, 1.5)
         times = report(screen, folder)
         shown = next((at for at in inked if at >= times.get("drawn", 1 << 63)), None)
-        if shown is None or times["sent"] < pressed:
+        before, remembered = remembered, times["stats"]["typedThrough"]
+        if shown is None or times["sent"] < pressed or remembered != before:
             continue  # no suggestion, or the one on the screen went on
         server = times["stats"]["last"]["ttft_ms"]
         rows.append(

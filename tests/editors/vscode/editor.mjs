@@ -177,7 +177,8 @@ export class Editor {
       const inline = [...document.querySelectorAll(".view-lines .ghost-text-decoration, .view-lines .ghost-text-decoration-preview")];
       const below = [...document.querySelectorAll(".monaco-editor .view-zones .ghost-text, .monaco-editor .suggest-preview-text .view-line")];
       const first = inline.map((one) => clean(one.textContent)).join("");
-      return [first, ...below.map((one) => clean(one.textContent))].join("\n").trimEnd();
+      const lines = below.filter((one) => !one.parentElement.closest(".ghost-text, .suggest-preview-text .view-line")); // its words, when they are coloured
+      return [first, ...lines.map((one) => clean(one.textContent))].join("\n").trimEnd();
     });
   }
 

@@ -126,7 +126,7 @@ const scenarios = {
     for (let attempt = 0; attempt < SIDES.length && longest.length < 3; attempt++) {
       await editor.open(`shapes${attempt}.py`);
       await editor.end();
-      await editor.type("\nself");
+      await editor.type("\n");
       const seen = [await editor.waitForGhost()];
       await until("it is complete", async () => {
         const ghost = await editor.ghost();
@@ -155,7 +155,7 @@ const scenarios = {
       await editor.open(`shapes${attempt}.py`);
       await editor.end();
       const cancelled = editor.messages("$/cancelRequest").length;
-      await editor.type("\nself");
+      await editor.type("\n");
       await editor.waitForGhost().catch(() => {});
       const live = (await editor.stats()).liveGenerations > 0;
       if (attempt % 2 === 0) await typeAgainst(editor);
@@ -640,7 +640,8 @@ if (name === "--list") {
     code = 1;
     console.error(error);
     for (const editor of opened) {
-      console.error(`status: ${await editor.status().catch(() => "?")}; page errors: ${editor.errors}`);
+      const [status, ghost] = await Promise.all([editor.status(), editor.ghost()]).catch(() => []);
+      console.error(`status: ${status}; ghost text: ${JSON.stringify(ghost)}; page errors: ${editor.errors}`);
       await editor.shot("failed").catch(() => {});
     }
   }
