@@ -11,6 +11,7 @@ from typing import Literal
 
 Kind = Literal["line", "block"]
 
+SOURCE = (".py", ".js", ".ts", ".tsx", ".jsx", ".rs", ".go", ".java", ".c", ".h", ".cpp", ".rb")
 _LONGEST_FILE = 400_000  # characters; longer ones are data or generated
 _BOUNDARY = re.compile(r"(?<=[\s.(,=\[{:_])(?=\S)")  # where people pause: before a word, behind a bracket or a dot
 
@@ -32,7 +33,7 @@ def cut(folder: Path, count: int, seed: int, suffixes: Sequence[str] = (".py",))
     Raises ValueError if the folder does not hold enough source.
     """
     rng = random.Random(seed)
-    files = sorted(path for path in folder.rglob("*") if path.suffix in suffixes and _is_source(path, folder))
+    files = source_files(folder, suffixes)
     rng.shuffle(files)
     holes = list(_holes(files, folder, rng, count))
     if len(holes) < count:
@@ -40,6 +41,20 @@ def cut(folder: Path, count: int, seed: int, suffixes: Sequence[str] = (".py",))
             f"{folder} gives {len(holes)} holes of {count}; name a folder with more {'/'.join(suffixes)} files"
         )
     return holes
+
+
+def source_files(folder: Path, suffixes: Sequence[str] = SOURCE) -> list[Path]:
+    """In a fixed order."""
+    return sorted(path for path in folder.rglob("*") if path.suffix in suffixes and _is_source(path, folder))
+
+
+def read(path: Path) -> str | None:
+    """The text with `\n` for line ends; None if there is none to be had."""
+    try:
+        text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return text if len(text) <= _LONGEST_FILE else None
 
 
 def _is_source(path: Path, folder: Path) -> bool:
@@ -52,13 +67,12 @@ def _holes(files: list[Path], folder: Path, rng: random.Random, count: int) -> I
     for path in [*files, *files]:
         if made == count:
             return
-        try:
-            text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
-        except (OSError, UnicodeDecodeError):
+        text = read(path)
+        if text is None:
             continue
         kind: Kind = "line" if made % 2 == 0 else "block"
         span = _line(text, rng) if kind == "line" else _block(text, rng)
-        if span is not None and len(text) <= _LONGEST_FILE:
+        if span is not None:
             start, end = span
             made += 1
             yield Hole(path.relative_to(folder).as_posix(), kind, text[:start], text[start:end], text[end:])

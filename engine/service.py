@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -173,6 +173,21 @@ class CompletionEngine:
         if self._pair is None:
             raise EngineError("the engine is not loaded")
         return encode(self._pair, request)
+
+    @property
+    def uses_workspace(self) -> bool:
+        """Whether guesses are looked for in the workspace index."""
+        return self._pair is not None and self._pair.drafter_name in ("workspace", "merged")
+
+    def index(self, texts: Mapping[str, str]) -> bool:
+        """Puts texts into the workspace index by name, in place of those of the same names; an empty one is removed.
+
+        For any one thread: it takes a second for a million characters. False if some had no room.
+        """
+        pair = self._pair
+        if pair is None:
+            return True
+        return pair.workspace.update({name: pair.prompts.plain(text) for name, text in texts.items()})
 
     def usage(self) -> dict[str, Any]:
         """`liveGenerations` (being computed), `waitingRequests`, `tokensAfterCancel`, and `cancelToIdleMs` {p50, p99,

@@ -134,6 +134,16 @@ class EngineHost:
         """Tokens of the longest prompt beside a completion of that many; 0 while there is no engine."""
         return self._engine.prompt_room(max_tokens) if self._engine is not None and self._engine.ready else 0
 
+    @property
+    def uses_workspace(self) -> bool:
+        """Whether it looks for guesses in the user's other files."""
+        return self._engine is not None and self._engine.ready and self._engine.uses_workspace
+
+    def index(self, texts: Mapping[str, str]) -> bool:
+        """The engine's `index`, for any thread. Without an engine there is nothing to put them into."""
+        engine = self._engine
+        return engine.index(texts) if engine is not None else True
+
     def description(self) -> Mapping[str, str]:
         return self._engine.description if self._engine is not None and self._engine.ready else {}
 

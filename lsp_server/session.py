@@ -15,11 +15,12 @@ from lsp_server import context, exclusions
 from lsp_server.answer import Listener, Offer, Outcome
 from lsp_server.completer import Completer
 from lsp_server.configuration import Configuration
+from lsp_server.context.indexing import Indexer
 from lsp_server.context.live import MOST, Live, Wanted
 from lsp_server.context.sources import Piece
 from lsp_server.context.workspace import Workspace, resolved
 from lsp_server.documents import Change, Document, Documents, Position, indentation, is_uri
-from lsp_server.engine_host import EngineHost
+from lsp_server.engine_host import EngineHost, Health
 from lsp_server.feedback import Feedback
 from lsp_server.generation import Job
 from lsp_server.handshake import Client
@@ -78,6 +79,8 @@ class Session:
         self._pace = Pace()
         self.notebooks = Notebooks(self.documents)
         self._live = Live(self.documents)
+        self._indexer = Indexer(host, self._indexable)
+        self._indexed: Workspace | None = None  # what the index is to hold
         self._leads_to: dict[str, str] = {}  # an open document that is a link, and the file behind it
         self._requests = 0
         self._edited: set[str] = set()  # documents changed since the last request for them
@@ -85,6 +88,7 @@ class Session:
 
     def start(self) -> None:
         """The client is ready (`initialized`)."""
+        self._host.watchers.add(self._engine_changed)
         self._status.start()
         self.offer.start()
         self.configuration.start()
@@ -95,10 +99,13 @@ class Session:
         self.offer.close()
         self.configuration.close()
         self._live.close()
+        self._host.watchers.discard(self._engine_changed)
+        self._indexer.close()
 
     def folders_changed(self, added: Iterable[str], removed: Iterable[str]) -> None:
         gone = set(removed)
         self._folders = [folder for folder in self._folders if folder not in gone] + list(added)
+        self._index()
 
     def opened(self, uri: str, language_id: str, version: int, text: str) -> None:
         if not is_uri(uri):
@@ -106,6 +113,7 @@ class Session:
         self._completer.closed(uri)  # a document may be opened anew
         self._leads_to[uri] = resolved(uri)
         document = self.documents.open(uri, language_id, version, text)
+        self._indexer.edited(uri)
         if not self._excluded(uri):
             self._live.opened(document)
 
@@ -113,6 +121,7 @@ class Session:
         edits = self.documents.change(uri, version, changes)
         self._edited.add(uri)
         self._completer.edited(uri, edits)
+        self._indexer.edited(uri)
         document = self.documents.get(uri)
         if document is not None and not self._excluded(uri):
             self._live.edited(document, edits)
@@ -120,6 +129,7 @@ class Session:
     def closed(self, uri: str) -> None:
         self.documents.close(uri)
         self._live.closed(uri)
+        self._indexer.edited(uri)
         self._leads_to.pop(uri, None)
         self._edited.discard(uri)
         self._completer.closed(uri)
@@ -278,7 +288,26 @@ class Session:
         self._status.busy = self._completer.live > 0
         self._status.tell()
 
+    def _indexable(self) -> list[Document]:
+        return [document for document in self.documents if not self._excluded(document.uri)]
+
+    def _engine_changed(self, health: Health) -> None:
+        if health.state == "ready":
+            self._indexed = None  # this engine knows nothing yet
+        self._index()
+
+    def _index(self) -> None:
+        """Has the index hold what may be shown, where guesses are looked for in it."""
+        settings = self.configuration.settings
+        wanted = None
+        if settings is not None and settings.enabled and self._host.uses_workspace:
+            wanted = Workspace(tuple(self._folders), settings.exclude)
+        if wanted != self._indexed:
+            self._indexed = wanted
+            self._indexer.restart(wanted)
+
     def _configured(self) -> None:
+        self._index()
         settings = self.configuration.settings
         self._status.enabled = settings is None or settings.enabled
         if not self._status.enabled:

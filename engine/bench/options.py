@@ -20,6 +20,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--corpus", type=Path, default=library, metavar="DIR", help="source files to cut holes from")
     parser.add_argument("--holes", type=int, default=20, metavar="N", help="how many, lines and blocks in turn")
     parser.add_argument("--tokens", type=int, default=32, metavar="N", help="tokens a hole, end tokens banned")
+    parser.add_argument(
+        "--drafters",
+        metavar="NAME[:N],…",
+        help="compare drafters with N guesses a cycle instead, on completions of up to --tokens that end by themselves",
+    )
     parser.add_argument("--cut-seed", type=int, default=1, metavar="N", help="which holes are cut")
 
 
@@ -28,6 +33,9 @@ def run(options: argparse.Namespace, config: EngineConfig) -> None:
     for name in ("holes", "tokens"):
         if getattr(options, name) < 1:
             raise ConfigError(name, f"{getattr(options, name)} is too few; use 1 or more")
+    if options.drafters is not None:
+        _compare_drafters(options, config)
+        return
     from engine.bench import comparison
     from engine.holes import cut
     from engine.loading import load
@@ -42,6 +50,37 @@ def run(options: argparse.Namespace, config: EngineConfig) -> None:
     print(f"{'hole':44} {'plain ms':>9} {'spec ms':>9} {'ratio':>6} {'tok/fwd':>8} same")
     measured = comparison.compare(pair, holes, options.tokens, config.sampling, _print)
     print(json.dumps(comparison.document(pair, measured)))
+
+
+def _compare_drafters(options: argparse.Namespace, config: EngineConfig) -> None:
+    """A line a hole, a table, and the JSON document."""
+    from engine.bench import drafters
+    from engine.holes import SOURCE, cut
+    from engine.loading import load
+
+    arms = drafters.arms(options.drafters)
+    try:
+        holes = cut(options.corpus, options.holes, options.cut_seed, SOURCE)
+    except ValueError as error:
+        raise ConfigError("corpus", str(error)) from None
+    pair = load(config)
+    drafters.fill_workspace(pair, options.corpus)
+
+    def tell(result: drafters.Result) -> None:
+        where = f"{result.hole.kind} {result.hole.path}"[-44:]
+        forwards = " ".join(f"{run.target_forwards:>10}" for run in result.runs.values())
+        print(f"{where:44} {result.plain.target_forwards:>6} {forwards}", flush=True)
+
+    print(f"{'forwards':44} {'plain':>6} " + " ".join(f"{arm!s:>10}" for arm in arms))
+    results = drafters.measure(pair, holes, arms, options.tokens, tell)
+    document = drafters.document(pair, results)
+    for kind, by_arm in document["classes"].items():
+        print(f"\n{kind:12} {'tok/fwd':>8} {'control':>8} {'drafted':>8} {'accepted':>8} {'draft ms':>9} {'same':>8}")
+        for arm, row in by_arm.items():
+            values = (row["tokens_per_forward"], row["control_tokens_per_forward"], row["drafted"], row["accepted"])
+            numbers = " ".join(f"{value:8.2f}" for value in values)
+            print(f"{arm:12} {numbers} {row['draft_ms']:9.2f} {row['identical']:4}/{row['holes']}")
+    print(json.dumps(document))
 
 
 def _print(item: Measured) -> None:

@@ -43,6 +43,7 @@ def build(
         sampling=config.sampling,
         max_tokens=config.max_tokens,
         deadline_s=settings.deadline_ms / 1000,
+        document=snapshot.uri,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -35,6 +35,7 @@ class FakeEngine:
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
         self.requests: list[CompletionRequest] = []
+        self.indexed: dict[str, str] = {}
         self.live = self.most_live = 0
         self.ready = self.closed = False
         self.description = {"pair": config.pair, "device": "cpu", "dtype": "float32", "drafter": "model"}
@@ -79,6 +80,11 @@ class FakeEngine:
         )
 
     reads_other_files = True
+    uses_workspace = False
+
+    def index(self, texts: Mapping[str, str]) -> bool:
+        self.indexed = {uri: text for uri, text in (self.indexed | dict(texts)).items() if text}
+        return True
 
     def prompt_room(self, max_tokens: int) -> int:
         return 8192 - max_tokens

@@ -284,3 +284,32 @@ async def test_a_request_waits_for_nothing(tmp_path: Path) -> None:
         return (time.perf_counter() - started) / 100
 
     assert min(once() for _ in range(3)) < 0.002
+
+
+async def test_the_workspace_is_indexed_for_a_drafter_that_looks_there(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With what is open as it is there, and never what is excluded: by its name, or by a setting that comes later.
+
+    Seen to fail: settings that change without `_index`.
+    """
+    monkeypatch.setattr(FakeEngine, "uses_workspace", True)
+    for name in ("shop.py", ".env", "private.py", "credentials.json"):
+        (tmp_path / name).write_text(SHOP)
+    editor = await start()
+    editor.open("main.py", MAIN)
+    engine = FakeEngine.made[-1]
+
+    async def indexed(*names: str) -> bool:
+        for _ in range(200):
+            if set(engine.indexed) == {editor.uri(name) for name in names}:
+                return True
+            await asyncio.sleep(0.02)
+        return False
+
+    assert await indexed("main.py", "shop.py", "private.py")
+    assert engine.indexed[editor.uri("main.py")] == MAIN
+    await editor.seen("main.py", 1)
+    assert engine.requests[-1].document == editor.uri("main.py")
+    editor.client.notify("workspace/didChangeConfiguration", settings={"specter": {"exclude": ["private.py"]}})
+    assert await indexed("main.py", "shop.py")
