@@ -29,6 +29,7 @@ SECRETS = (
     "service-account*.json", "*.tfvars", "*.tfstate",
 )  # fmt: skip
 _LONGEST_GLOB = 1000
+_DRIVE = re.compile(r"\A/[A-Za-z]:(?=/|\Z)")
 # Git reads these within brackets, pathspec does not.
 _BEYOND_PATHSPEC = re.compile(r"(?<!\\)\[[^\]]*(?:\[:|\\)")
 
@@ -39,8 +40,9 @@ _STAR_BEFORE_STAR = re.compile(r"\[\^/\]\*((?:\[\^/\](?![*+])|[^/])*?)(?=\[\^/\]
 
 def path_of(uri: str) -> str:
     """The path in a uri, decoded, with forward slashes; for `untitled:` and the like, whatever they call it. What is no
-    uri is all path."""
-    return unquote(urlsplit(uri).path if is_uri(uri) else uri)
+    uri is all path. A drive is a small letter: VS Code sends `c%3A` for documents and `C:` for folders."""
+    path = unquote(urlsplit(uri).path if is_uri(uri) else uri)
+    return _DRIVE.sub(lambda drive: drive[0].lower(), path)
 
 
 def relative_path(uri: str, folders: Sequence[str]) -> str | None:

@@ -176,3 +176,13 @@ def test_paths_below_the_innermost_folder() -> None:
     assert relative_path("file:///home/u/project/inner/a%20b.py", FOLDERS) == "a b.py"
     assert relative_path("file:///home/u/project/x.py", FOLDERS) == "x.py"
     assert relative_path("file:///home/u/project-2/x.py", FOLDERS) is None
+
+
+@pytest.mark.parametrize("folder", ["file:///C:/code/project", "file:///c%3A/code/project/", "file:///c:/code/project"])
+@pytest.mark.parametrize("drive", ["c%3A", "C:", "c:", "C%3A"])
+def test_a_drive_has_many_spellings(folder: str, drive: str) -> None:
+    """Failed with paths compared as they come: VS Code's folder and document differ in them."""
+    uri = f"file:///{drive}/code/project/sub/a%20b.py"
+    assert relative_path(uri, [folder]) == "sub/a b.py"
+    assert excluded(uri, [folder], ["/sub"])
+    assert excluded(f"file:///{drive}/Users/me/.env", [folder], [])
