@@ -18,7 +18,7 @@ from engine.speculation import Draft, verify
 
 log = logging.getLogger(__name__)
 
-PREFILL_CHUNK = 256  # tokens of the target's prompt between two chances to leave
+PREFILL_CHUNK = 128  # tokens of a prompt between two chances to leave; 256 is a tenth faster, and takes twice as long to stop
 
 
 @dataclass(frozen=True, slots=True)
