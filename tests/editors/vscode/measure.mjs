@@ -1,5 +1,6 @@
 // How long from a key to the first ghost text on the screen: `node measure.mjs FOLDER [SAMPLES]`. Run through measure.py.
-// Warm: models loaded, one completion done. Each sample is a place that was never completed before. The last line is JSON.
+// Warm: models loaded, the key before at the same place completed; the key contradicts what was suggested. The last line is
+// JSON.
 
 import { Editor, until } from "./editor.mjs";
 
@@ -7,24 +8,16 @@ const METHOD = "textDocument/inlineCompletion";
 const [folder, count = "20"] = process.argv.slice(2);
 const SAMPLES = Number(count);
 
-const OPENINGS = [
-  ["json", "load_json", "return json.loa"], ["csv", "rows", "return list(csv.reade"], ["os", "size", "return os.path.getsiz"],
-  ["re", "words", "return re.findal"], ["math", "area", "return math.p"], ["sys", "fail", "sys.exi"],
-  ["time", "now", "return time.tim"], ["random", "pick", "return random.choic"], ["shutil", "copy", "shutil.cop"],
-  ["hashlib", "digest", "return hashlib.sha25"], ["pathlib", "text", "return pathlib.Pat"], ["logging", "say", "logging.inf"],
-];
+const NAMES = ["Rectangle", "Box", "User", "Point", "Circle", "Item", "Account", "Reader"];
 
-/** A file of short functions, each one key short of a line that can be completed. */
-function source(samples) {
-  const lines = [];
-  const places = [];
-  for (let index = 0; index < samples; index++) {
-    const [module, name, opening] = OPENINGS[index % OPENINGS.length];
-    lines.push(`import ${module}`, "", "", `def ${name}_${index}(value, path):`, `    ${opening}`, "", "");
-    places.push({ line: lines.length - 2, key: { loa: "d", reade: "r", getsiz: "e", findal: "l", p: "i", exi: "t", tim: "e", choic: "e", cop: "y", sha25: "6", Pat: "h", inf: "o" }[opening.split(/[.(]/).pop()] });
-  }
-  return { text: `${lines.join("\n")}\n`, places };
-}
+/** A file with one class; each sample has its own, for what was suggested before comes at once. */
+const source = (index) => `class ${NAMES[index % NAMES.length]}${index}:
+    """Has a width and a height."""
+
+    def area(self):
+        return self.width * self.height
+
+    def __init__(self, width, height):`;
 
 /** In the page: when the next key goes down and when ghost text has been drawn after it. */
 async function arm(page) {
@@ -48,19 +41,25 @@ async function arm(page) {
   });
 }
 
-async function sample(editor, { line, key }) {
+/** Goes on with the body of __init__ (a suggestion comes), then types a letter that the suggestion does not begin with. */
+async function sample(editor, index) {
   const { page } = editor;
-  await page.keyboard.press("Control+g");
-  await page.locator(".quick-input-widget input").first().fill(`:${line}`);
+  const idle = () => until("the server is idle", async () => (await editor.stats()).liveGenerations === 0);
+  await editor.open(`sample${index}.py`);
+  await editor.end();
   await page.keyboard.press("Enter");
-  await page.keyboard.press("End");
-  await until("the server is idle", async () => (await editor.stats()).liveGenerations === 0);
+  await editor.waitForGhost(undefined, 5).catch(() => "");
+  await idle();
   await page.waitForTimeout(300);
+  const ghost = await editor.ghost();
+  const key = ["r", "f", "i", "p"].filter((letter) => !ghost.trimStart().startsWith(letter))[index % 3];
+  await page.keyboard.press("Escape"); // what is on the screen when the key goes down would be taken for its answer
+  await editor.noGhost();
   const asked = editor.messages(METHOD).length;
   await arm(page);
   await page.keyboard.press(key);
-  const times = await until("ghost text", () => page.evaluate(() => (window.specterTimes.drawn ? window.specterTimes : undefined)), 15).catch(() => undefined);
-  await until("the server is idle", async () => (await editor.stats()).liveGenerations === 0);
+  const times = await until("ghost text", () => page.evaluate(() => (window.specterTimes.drawn ? window.specterTimes : undefined)), 3).catch(() => undefined);
+  await idle();
   await page.keyboard.press("Escape");
   if (times === undefined) return undefined; // the model had nothing to say
   const request = editor.messages(METHOD)[asked];
@@ -82,18 +81,17 @@ function median(values) {
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
-const { text, places } = source(SAMPLES + 10);
-const editor = await Editor.start(folder, { files: { "measure.py": text }, settings: { "editor.autoClosingBrackets": "never" } });
+const MOST = 3 * SAMPLES;
+const files = Object.fromEntries(Array.from({ length: MOST }, (_, index) => [`sample${index}.py`, source(index)]));
+const editor = await Editor.start(folder, { files, settings: { "editor.autoClosingBrackets": "never" } });
 let code = 0;
 try {
   await editor.waitForStatus("sparkle");
-  await editor.open("measure.py");
-  await sample(editor, places[0]); // warm
+  await sample(editor, 0); // warm
   const samples = [];
-  for (const place of places.slice(1)) {
-    const one = await sample(editor, place);
+  for (let index = 1; index < MOST && samples.length < SAMPLES; index++) {
+    const one = await sample(editor, index);
     if (one) samples.push(one);
-    if (samples.length === SAMPLES) break;
   }
   const of = (name) => Number(median(samples.map((one) => one[name])).toFixed(1));
   const numbers = { samples: samples.length, total_ms: of("total"), editor_ms: of("editor"), server_ms: of("server"), model_ms: of("model"), screen_ms: of("screen") };
