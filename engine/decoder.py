@@ -18,7 +18,8 @@ from engine.speculation import Draft, verify
 
 log = logging.getLogger(__name__)
 
-PREFILL_CHUNK = 128  # tokens of a prompt between two chances to leave; 256 is a tenth faster, and takes twice as long to stop
+# Tokens of a prompt between two chances to leave; 256 are a tenth faster, and take twice as long to stop.
+PREFILL_CHUNK = 128
 
 
 @dataclass(frozen=True, slots=True)
