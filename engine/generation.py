@@ -28,12 +28,12 @@ def generate(
     prompt = encode(pair, request)
     tally.reused_tokens = pair.target.shared_prefix(prompt.ids[:-1])
     seed = None if request.sampling.greedy else request.sampling.fresh_seed()
-    length = pair.draft_length if draft_length is None else draft_length
     # Which tokens a seed gives depends on where guesses stood: a user who gives one wants the same text each time.
-    repeatable = not request.sampling.greedy and request.sampling.seed is not None
-    policy = pair.policy if draft_length is None and not repeatable else None
+    policy = pair.policy if draft_length is None and not request.sampling.repeatable else None
+    if draft_length is None:
+        draft_length = pair.draft_length if policy is None else pair.longest_draft
     decoder = SpeculativeDecoder(
-        pair.target, drafter, request.sampling, Noise(seed or 0), pair.end_tokens, length, policy
+        pair.target, drafter, request.sampling, Noise(seed or 0), pair.end_tokens, draft_length, policy
     )
     text = TextStream(lambda ids: pair.tokenizer.decode(ids, skip_special_tokens=False), request.stop, prompt.ids[-1:])
     for step in decoder.decode(prompt.ids, request.max_tokens):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,6 +25,7 @@ from engine.model import CachedModel, vocabulary_size
 from engine.pairs import KnownPair, fitting, known_pair
 from engine.policy import DraftPolicy
 from engine.prompt import PromptBuilder, Tokenizer
+from engine.record import Completion
 from engine.request import CompletionRequest
 from engine.sources import Key, Report, is_embedded, prepare, sources
 from engine.threads import ThreadedRunner
@@ -33,6 +35,8 @@ from engine.workspace_index import WorkspaceIndex
 _DRAFT_LENGTH = 3
 # A longer prompt costs a CPU more time to the first text than it gains in quality.
 _CPU_CONTEXT, _GPU_CONTEXT = 1024, 8192
+_CPU_LONGEST, _GPU_LONGEST = 8, 16  # guesses that a policy may find worth their place
+_RECENT, _RECENT_CONTEXT = 4, 80  # completions, and characters before each
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,12 @@ class LoadedPair:
     target: CachedModel
     draft: CachedModel | None
     drafter_name: DrafterName  # never "auto"
-    draft_length: int  # the most guesses a cycle
+    draft_length: int  # the most guesses a cycle, without a policy
     policy: DraftPolicy | None  # None: always that many
     context: int  # most tokens of prompt and completion together
+    longest_draft: int = 8  # with a policy
     workspace: WorkspaceIndex = field(default_factory=WorkspaceIndex)
+    recent: deque[list[int]] = field(default_factory=lambda: deque(maxlen=_RECENT))  # the last completions
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -72,22 +78,29 @@ class LoadedPair:
         if self.draft is not None:
             self.draft.forget()
 
+    def remember(self, request: CompletionRequest, completion: Completion) -> None:
+        """A completion is worth looking into: after a few keystrokes its rest is mostly right."""
+        before = self.prompts.plain(request.prefix[-_RECENT_CONTEXT:])
+        self.recent.append([*before, *completion.token_ids])
+
     def drafter(self, request: CompletionRequest | None = None) -> Drafter | None:
         """A fresh drafter for one completion; None decodes plainly."""
         markers = Markers(self.end_tokens, *self.prompts.fim_markers)
         model = None if self.draft is None else SmallModelDrafter(self.draft, self.end_tokens)
         workspace = WorkspaceDrafter(self.workspace, markers, request.document if request is not None else "")
+        lookup = LookupDrafter(markers, tuple(self.recent))
         match self.drafter_name:
             case "lookup":
-                return LookupDrafter(markers)
+                return lookup
             case "workspace":
                 return workspace
-            case "merged":
-                # Where draws were judged depends on what was guessed beside them: a seed must not depend on files.
-                seeded = request is not None and not request.sampling.greedy and request.sampling.seed is not None
-                return MergedDrafter(LookupDrafter(markers), None if seeded and model else workspace, model)
             case "model":
                 return model
+            case "merged" if model is not None and request is not None and request.sampling.repeatable:
+                # What draws of the model give depends on what was guessed beside them, and so on other files.
+                return MergedDrafter(LookupDrafter(markers), None, model)
+            case "merged":
+                return MergedDrafter(lookup, workspace, model)
         return None
 
 
@@ -130,6 +143,7 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
         draft_length=length,
         policy=DraftPolicy(_costs(device, loader.dtype_name)) if config.draft_length == "auto" else None,
         context=min(context, target.window),
+        longest_draft=_CPU_LONGEST if device.type == "cpu" else _GPU_LONGEST,
     )
 
 
@@ -157,7 +171,7 @@ def better_pair(than: str) -> KnownPair | None:
 
 def _drafter_name(config: EngineConfig, draft: CachedModel | None) -> DrafterName:
     if config.drafter == "auto":
-        return "lookup" if draft is None and config.draft != "none" else "none" if draft is None else "model"
+        return "none" if draft is None and config.draft == "none" else "merged"
     return config.drafter
 
 

@@ -34,6 +34,11 @@ class Sampling:
         """Whether the law is an argmax: said so, temperature (near) zero, or one token kept."""
         return self.mode == "greedy" or self.temperature < _GREEDY_TEMPERATURE or self.top_k == 1
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether the user wants the same draws each time."""
+        return not self.greedy and self.seed is not None
+
     def fresh_seed(self) -> int:
         """The seed of one completion: the user's, or a new one that the measurements report."""
         return secrets.randbits(32) if self.seed is None else self.seed

@@ -235,6 +235,7 @@ class CompletionEngine:
         with closing(generate(pair, job.request, pair.drafter(job.request))) as chunks:
             for chunk in self._timed(chunks):
                 if chunk.completion is not None:
+                    pair.remember(job.request, chunk.completion)
                     return chunk
                 if job.cancelled_at is not None or self._closed:
                     break

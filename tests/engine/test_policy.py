@@ -149,3 +149,45 @@ class TestCosts:
             for _ in range(5):
                 costs.took(width, ms, 0, 0.0)
         assert [costs.verify(width) for width in (1, 2, 3)] == [10, 10, 10]
+
+
+class TestTrees:
+    """How many free guesses, and what is learned of each source."""
+
+    def policy(self, *ratios: float) -> DraftPolicy:
+        return DraftPolicy(Costs(ratios, 0.2))
+
+    def test_as_many_as_gain_more_than_they_cost(self) -> None:
+        """Widths: two guesses cost nothing, the third a whole forward, those behind it nothing again.
+
+        Seen to fail: an end at the first guess that does not pay for itself (2, with nine certain ones behind it).
+        """
+        policy = self.policy(1, 1, 1, *[2.0] * 9)
+        assert policy.fits([]) == 0
+        assert policy.fits([0.5, 0.4]) == 2
+        assert policy.fits([0.9, 0.8, 0.1]) == 2
+        assert policy.fits([0.9] * 9) == 9
+        assert policy.fits([0.9, 0.9], behind=2) == 2
+        assert policy.fits([0.4, 0.4], behind=2) == 0
+        assert UNLIMITED.fits([0.1] * 4) == 4
+
+    def test_each_source_is_calibrated_by_itself(self) -> None:
+        """Both say 0.55; one is always right, the other never. Seen to fail: one calibration for all."""
+        policy = self.policy(1, 1, 1)
+        draft = Draft((5, 6), (-1, -1), None, (0.55, 0.55), sources=("good", "bad"))
+        for _ in range(30):
+            policy.learn(draft, (0,), 2)
+        assert policy.acceptance(0.55, "good") > 0.85
+        assert policy.acceptance(0.55, "bad") < 0.15
+        assert policy.acceptance(0.55) == pytest.approx(0.55, abs=0.06)
+
+    def test_siblings_that_did_not_come_true_are_no_failure_of_the_place(self) -> None:
+        """One of three guesses side by side comes true each time: to guess at all pays.
+
+        Seen to fail: each sibling counted as a guess of its own.
+        """
+        policy = self.policy(1, 1.2, 1.2, 1.2, 1.2)
+        draft = Draft((5, 6, 7), (-1, -1, -1), None, (0.3, 0.3, 0.3), forwards=1, sources=("a", "a", "a"))
+        for _ in range(30):
+            policy.learn(draft, (1,), 2)
+        assert policy.wants(1.0, 0)
