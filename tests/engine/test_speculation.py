@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine import speculation
+from engine.costs import Costs
 from engine.decoder import SpeculativeDecoder
 from engine.drafters import Context
 from engine.drafters.lookup import LookupDrafter
@@ -26,6 +27,7 @@ from engine.drafters.small_model import SmallModelDrafter
 from engine.drafters.surroundings import Markers
 from engine.drafters.workspace import WorkspaceDrafter
 from engine.model import CachedModel
+from engine.policy import DraftPolicy
 from engine.proof import integral
 from engine.proof.goodness import fit
 from engine.proof.tables import RULES, Case, largest_error, worked_example
@@ -251,10 +253,10 @@ def joint_law(target, sampling):
 
 
 @torch.inference_mode()
-def joint_fit(target, drafter, sampling, draws, draft_length):
+def joint_fit(target, drafter, sampling, draws, draft_length, policy=None):
     counts = torch.zeros(VOCAB * VOCAB, dtype=torch.int64)
     for seed in range(draws):
-        decoder = SpeculativeDecoder(target, drafter, sampling, Noise(seed), frozenset(), draft_length)
+        decoder = SpeculativeDecoder(target, drafter, sampling, Noise(seed), frozenset(), draft_length, policy)
         first, second = two_tokens(decoder)
         counts[VOCAB * first + second] += 1
     return fit(joint_law(target, sampling), counts)
@@ -284,6 +286,32 @@ def test_the_decoder_follows_the_joint_law_of_two_tokens():
     for sampling, result in zip(settings_, fits, strict=True):
         assert result.p_value > 0.01 / len(settings_), (sampling, result)
         assert result.largest_deviation < 5, (sampling, result)
+
+
+class Picky(DraftPolicy):
+    """Passes over what the drafter is not confident of."""
+
+    __slots__ = ()
+
+    def acceptance(self, confidence):
+        return confidence
+
+    def wants(self, reach, count):
+        return True
+
+    def keeps(self, reach, count):
+        return reach > 0.35
+
+
+def test_the_decoder_follows_the_joint_law_when_a_policy_says_how_much_to_guess():
+    """It passes guesses over by their laws, and learns from what became of others. Fails with a drafter that draws
+    first and passes over what it drew if that is unlikely.
+    """
+    drafter = SmallModelDrafter(table_model(seed=2), frozenset())
+    policy = Picky(Costs([1.0, 1.25, 1.5, 1.75, 2.0], 0.05))
+    result = joint_fit(table_model(seed=1), drafter, Sampling("sampled", 1.0), 4000, draft_length=3, policy=policy)
+    assert result.p_value > 1e-3, result
+    assert result.largest_deviation < 5
 
 
 class BushyDrafter:
