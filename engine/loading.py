@@ -55,8 +55,8 @@ class LoadedPair:
     policy: DraftPolicy | None  # None: always that many
     context: int  # most tokens of prompt and completion together
     longest_draft: int = 8  # with a policy
-    workspace: WorkspaceIndex = field(default_factory=WorkspaceIndex)
-    recent: deque[list[int]] = field(default_factory=lambda: deque(maxlen=_RECENT))  # the last completions
+    workspace: WorkspaceIndex = field(default_factory=WorkspaceIndex, repr=False)
+    recent: deque[list[int]] = field(default_factory=lambda: deque(maxlen=_RECENT), repr=False)  # last completions
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -71,6 +71,11 @@ class LoadedPair:
         parts = self.prompts.format.header.parts
         shown = any(part.of == "other" and "{commented}" not in part.template for part in parts)
         return shown and bool(self.tokenizer.init_kwargs.get("other_files", True))
+
+    @property
+    def most_guesses(self) -> int:
+        """In one cycle."""
+        return self.draft_length if self.policy is None else self.longest_draft
 
     def forget(self) -> None:
         """Empties both models' caches."""

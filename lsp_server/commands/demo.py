@@ -116,7 +116,7 @@ def _pieces(pair: LoadedPair, request: CompletionRequest) -> Iterator[tuple[str,
     prompt = encode(pair, request)
     noise = Noise(request.sampling.fresh_seed())
     decoder = SpeculativeDecoder(
-        pair.target, pair.drafter(), request.sampling, noise, pair.end_tokens, pair.draft_length, pair.policy
+        pair.target, pair.drafter(), request.sampling, noise, pair.end_tokens, pair.most_guesses, pair.policy
     )
     text = TextStream(lambda ids: pair.tokenizer.decode(ids, skip_special_tokens=False), context=prompt.ids[-1:])
     for step in decoder.decode(prompt.ids, request.max_tokens):

@@ -113,7 +113,7 @@ def _device(config: EngineConfig) -> Check:
 
 def _pair(pair: LoadedPair) -> Check:
     drafter = pair.drafter()
-    guesses = "plain decoding" if drafter is None else f"guesses from {drafter.name}, up to {pair.draft_length} a cycle"
+    guesses = "plain decoding" if drafter is None else f"guesses from {drafter.name}, up to {pair.most_guesses} a cycle"
     return Check("pair", "ok", f"{pair.name}, {pair.dtype}, {guesses}")
 
 
