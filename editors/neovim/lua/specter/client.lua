@@ -122,7 +122,11 @@ local function spawn(dispatchers)
   end
   local command = config.options.cmd
   if vim.fn.executable(command[1]) == 0 then
-    fail(("no command `%s`. `pipx install .` in a clone of Specter brings it, setup's `cmd` says where it is"):format(command[1]))
+    fail(
+      ("no command `%s`. `pipx install .` in a clone of Specter brings it, setup's `cmd` says where it is"):format(
+        command[1]
+      )
+    )
     error('not executable', 0)
   end
   local started, rpc = pcall(vim.lsp.rpc.start, command, dispatchers)
