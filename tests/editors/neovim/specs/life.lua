@@ -365,7 +365,7 @@ if vim.lsp.inline_completion then
     nvim:type('ia')
     eventually(function()
       return nvim:screen()[1] == 'ab'
-    end, 'its ghost text')
+    end, 'its ghost text', 15000)
     nvim:lua([[vim.lsp.inline_completion.get()]])
     eventually(function()
       return nvim:lines()[1] == 'ab'
