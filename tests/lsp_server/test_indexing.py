@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -80,6 +81,7 @@ async def test_folders_of_every_kind(tmp_path: Path) -> None:
     await until(lambda: len(index.held) >= 2)
     await asyncio.sleep(0.1)
     assert index.names == {"a.py", "b.py"}
+    assert [path.name for path in source_files((root,))].count("a.py") == 1
     indexer.close()
     await until(lambda: not index.held)
 
@@ -106,7 +108,7 @@ async def test_an_open_document_counts_as_the_editor_has_it(tmp_path: Path) -> N
 
 
 async def test_what_is_excluded_later_goes_at_once(tmp_path: Path) -> None:
-    """Even while the folders are still read. Seen to fail: the old reader gives after the new one began."""
+    """Even while the folders are still read. Seen to fail: nothing taken out before the new ones are read."""
     write(tmp_path, *(f"{number}.py" for number in range(300)), "private/a.py")
     index = Texts()
     indexer = Indexer(index, list)
@@ -118,6 +120,16 @@ async def test_what_is_excluded_later_goes_at_once(tmp_path: Path) -> None:
     assert not any(name.startswith("1") or name == "a.py" for name in index.names)
     indexer.restart(None)
     await until(lambda: not index.held)
+
+
+def test_a_reader_that_was_stopped_gives_nothing_more() -> None:
+    """It may hold what is excluded by now. Seen to fail: `stopped` looked at by the reader only."""
+    index, stopped = Texts(), threading.Event()
+    indexer = Indexer(index, list)
+    assert indexer._give({"file:///a.py": "a"}, stopped)
+    stopped.set()
+    assert indexer._give({"file:///b.py": "b"}, stopped)
+    assert index.names == {"a.py"}
 
 
 async def test_a_full_index_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
