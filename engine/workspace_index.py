@@ -24,6 +24,7 @@ _LARGEST_BLOCK = 1 << 20  # tokens; merging takes 60 bytes a token for a moment
 _MERGE_RESERVE = 60 * _LARGEST_BLOCK
 DEFAULT_BYTES = 200_000_000
 
+_WIDEST = 1024  # places looked at in one block on each side; dead ones among them may hide others behind them
 _END = -1  # behind every file; no id
 
 Int32 = NDArray[np.int32]
@@ -202,16 +203,23 @@ class _Block:
 
     def around(self, search: _Search, wanted: list[int], most: int, but: str) -> dict[int, list[int]]:
         """The places with the longest matches, by match: at least `most`, if there are that many."""
-        index, count = search.place, len(self.order)
-        first, last = max(index - most, 0), min(index + most, count)
-        found = self._by_match(self.order[first:last], wanted, but)
-        edges = [_common(self._before(edge), wanted) for edge in (first, last - 1)]
-        cut = max(match if edge else 0 for match, edge in zip(edges, (first, count - last), strict=True))
-        if cut >= SHORTEST_MATCH and sum(len(places) for match, places in found.items() if match > cut) < most:
-            # A level goes on beyond the window: instead of the nearest of it, some from all over it.
+        index, count, reach = search.place, len(self.order), most
+        while True:
+            first, last = max(index - reach, 0), min(index + reach, count)
+            found = self._by_match(self._living(self.order[first:last], but), wanted)
+            edges = [_common(self._before(edge), wanted) for edge in (first, last - 1)]
+            # Of the longest match that goes on beyond the window.
+            cut = max(match if beyond else 0 for match, beyond in zip(edges, (first, count - last), strict=True))
+            known = sum(len(places) for match, places in found.items() if match >= cut)
+            if cut < SHORTEST_MATCH or reach >= _WIDEST or known >= most:
+                break
+            reach *= 4  # files that are dead or not wanted stood in the way
+        if cut >= SHORTEST_MATCH and known - len(found.get(cut, ())) < most:
+            # Instead of the nearest of a level, some from all over it.
             low, high = self._range(index, wanted[:cut])
-            level = self._by_match(self.order[_spread(low, high, 2 * most)], wanted, but)
-            found = {match: places for match, places in found.items() if match > cut} | {cut: level.get(cut, [])}
+            level = self._living(self.order[_spread(low, high, _WIDEST)], but)
+            spread = self._by_match(level[_spread(0, len(level), 2 * most)], wanted)
+            found[cut] = spread.get(cut, found.get(cut, []))
         return found
 
     def _range(self, index: int, wanted: list[int]) -> tuple[int, int]:
@@ -223,9 +231,8 @@ class _Block:
         behind = range(index, len(self.order))
         return bisect_left(range(index), wanted, key=before), index + bisect_right(behind, wanted, key=before)
 
-    def _by_match(self, places: Int32, wanted: Sequence[int], but: str) -> dict[int, list[int]]:
-        """Those in files that live, by how many tokens before them agree."""
-        places = self._living(places, but)
+    def _by_match(self, places: Int32, wanted: Sequence[int]) -> dict[int, list[int]]:
+        """The places by how many tokens before them agree."""
         if not len(places):
             return {}
         rows = np.maximum(places[:, None] - np.arange(1, len(wanted) + 1), 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine import workspace_index
@@ -34,6 +34,8 @@ def every_place(files: dict[str, list[int]], tail: list[int], but: str) -> list[
 
 
 @settings(max_examples=300, deadline=None)
+@example([("a", [0] * 5), ("b", [0] * 8), ("a", [])], [0, 0], 1, "", True)
+@example([("a", [0] * 7), ("b", [0, 0, 0, 0, 1, 0, 0, 0, 0]), ("a", [])], [0] * 5, 1, "", True)
 @given(CHANGES, TOKENS, st.integers(1, 30), st.sampled_from(["", "a", "z"]), st.booleans())
 def test_it_finds_what_a_search_of_every_place_finds(
     changes: list[tuple[str, list[int]]], tail: list[int], most: int, but: str, one_by_one: bool
