@@ -2,7 +2,7 @@
 
 A request is answered by a generation: one that runs or has ended, if the user has only typed along what it suggests,
 or a new one. At most one lives per document, and everything that ends it does so in one way: it leaves the engine's
-stream. What it had written is kept, so that deleting and undoing return to it.
+stream. What has ended by itself is kept, so that deleting and undoing return to it.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Completer:
     def _begin(self, job: Job, stream: Stream, alternative: CompletionRequest | None = None) -> Generation:
         previous = self._last.get(job.uri)
         if alternative is None:
-            generation = Generation(job, stream, self._changed, previous, self._written(job))
+            generation = Generation(job, stream, self._changed, previous)
         else:
             generation = Generation(
                 replace(job, request=alternative), stream, self._changed, previous, alternative=True
@@ -131,13 +131,6 @@ class Completer:
         self._remembered.append(generation)
         self._continue(generation)
         return generation
-
-    def _written(self, job: Job) -> str:
-        """What was written for the job's place already, by a generation that was stopped."""
-        for generation in reversed(self._remembered):
-            if generation.job.uri == job.uri and not generation.alternative and (text := generation.goes_on(job)):
-                return text
-        return ""
 
     def _continue(self, generation: Generation) -> None:
         """From now on, this is the document's one."""

@@ -50,7 +50,8 @@ Stream = Callable[["CompletionRequest"], AsyncGenerator["Chunk", None]]
 class Generation:
     """A job while it runs and after. It starts when first read or when told to.
 
-    `written` is what an earlier generation, stopped before its end, had written: this one goes on after it.
+    Once stopped it answers nobody: a new prompt would have to go on behind its text, and comes to other text than a
+    fresh request does.
     """
 
     def __init__(
@@ -59,7 +60,6 @@ class Generation:
         stream: Stream,
         ended: Callable[[], None],
         previous: Generation | None = None,
-        written: str = "",
         alternative: bool = False,
     ) -> None:
         self.id = uuid.uuid4().hex
@@ -74,8 +74,7 @@ class Generation:
         self._stream = stream
         self._tell_ended = ended
         self._previous = previous.unfinished() if previous is not None else None
-        self._written = written
-        self._text = written  # as the model wrote it
+        self._text = ""  # as the model wrote it
         self._shown_at, self._shown_text = (-1, False), ""  # the shape reads the whole text each time
         self._place = job.cursor if not job.selected else None  # the popup's text is not in the document yet
         self._typed: str | None = ""  # what stands there now; None once something else has changed
@@ -97,7 +96,7 @@ class Generation:
             self._task.add_done_callback(lambda _: self._tell_ended())
 
     def stop(self) -> None:
-        """End within a cycle of the engine. What was written stays."""
+        """End within a cycle of the engine."""
         if self.live:
             self.stopped = True
             if self._task is not None:
@@ -142,13 +141,6 @@ class Generation:
             return None
         # Nothing typed: the same question again. Typed, but nothing there to agree with it: it would be a gamble.
         return typed if typed == Typed("") or self.rest(typed, job) else None
-
-    def goes_on(self, job: Job) -> str:
-        """What it had written beyond that job's cursor when it was stopped; "" if it is of no use there."""
-        typed = typed_since(self.job.request, job.request)
-        if not self.stopped or typed is None or typed.closers or not self._text.startswith(typed.text):
-            return ""
-        return self._text[len(typed.text) :]
 
     def rest(self, typed: Typed, job: Job) -> str:
         """What to show behind what was typed, which is where `job` is; "" for nothing."""
@@ -219,7 +211,7 @@ class Generation:
 
     async def _generate(self) -> None:
         begun = time.perf_counter()
-        async with aclosing(self._stream(context.ending(self.job.request, self._shape, self._written))) as chunks:
+        async with aclosing(self._stream(context.ending(self.job.request, self._shape))) as chunks:
             async for chunk in chunks:
                 self._text += chunk.text
                 if chunk.text and self.first_text_s is None:

@@ -53,14 +53,9 @@ def shape(request: CompletionRequest, language_id: str, settings: Settings) -> S
     return shape_of(request.prefix, request.suffix, language, settings.multiline)
 
 
-def ending(request: CompletionRequest, wanted: Shape, written: str = "") -> CompletionRequest:
-    """The request, for what follows `written` at its place, ending where the suggestion is complete."""
-    return replace(
-        request,
-        prefix=request.prefix + written,
-        stop=wanted.stop,
-        until=lambda text: wanted.complete(written + text),
-    )
+def ending(request: CompletionRequest, wanted: Shape) -> CompletionRequest:
+    """The request, ending where the suggestion is complete."""
+    return replace(request, stop=wanted.stop, until=wanted.complete)
 
 
 def snippets(pieces: Iterable[Piece]) -> list[Snippet]:

@@ -121,21 +121,19 @@ async def test_typing_along_keeps_the_stream(editor: Editor, step: Callable[[int
     assert len(editor.engine.requests) == 1
 
 
-async def test_a_cancel_that_comes_before_the_key_is_gone_on_from(editor: Editor, step: Callable[[int], Any]) -> None:
-    """Stopped at once, as a cancel should; what it had written is shown at once and only the rest is computed."""
+async def test_a_cancel_that_comes_before_the_key_begins_anew(editor: Editor, step: Callable[[int], Any]) -> None:
+    """Stopped at once, as a cancel should. Seen to fail with a new prompt behind what it had written: on the real pair,
+    `self` and then `self.x = x`."""
     first = editor.ask()
     await step(2)
     editor.cancel(first)
     await editor.client.reply(first)
     assert editor.engine.live == 0
     editor.type("re")
-    second = editor.ask(token="t")
-    await editor.client.settle()
-    shown = [params["value"]["items"][0]["insertText"] for params in editor.client.of("$/progress")]
-    assert shown[-1:] == ["turn sum(item.price"]
+    second = editor.ask()
     await step(99)
     assert await editor.text(second) == ANSWER[2:]
-    assert editor.engine.requests[-1].prefix == BEFORE + "return sum(item.price "
+    assert editor.engine.requests[-1].prefix == BEFORE + "re"
 
 
 async def test_what_is_finished_needs_no_engine(editor: Editor) -> None:
