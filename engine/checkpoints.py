@@ -27,7 +27,7 @@ def load_checkpoint(
     says to stop at. Raises ConfigError about `key`."""
     folder, options = locate(key, source)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+        tokenizer = _tokenizer(folder, options)
         model, info = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=dtype,
@@ -39,6 +39,7 @@ def load_checkpoint(
         vocab = _vocabulary_size(tokenizer)
         _require_rows(model, vocab)
         runner = TransformersRunner(model.to(device))
+        _require_numbers(runner)
     except UnsupportedModelError as error:
         raise ConfigError(key, f"{source}: {error}; choose a model with attention only") from None
     except torch.cuda.OutOfMemoryError:
@@ -61,12 +62,20 @@ def embedded_model(role: embedded.Role, dtype: torch.dtype) -> Any:
     return LlamaForCausalLM.from_pretrained(None, config=config, state_dict=embedded.weights(role), dtype=dtype).eval()
 
 
+def _tokenizer(folder: str, options: dict[str, Any]) -> Any:
+    try:
+        return AutoTokenizer.from_pretrained(folder, **options)
+    except _INTERNAL as error:
+        raise ValueError("its config.json or its tokenizer's files are damaged") from error
+
+
 def _require_complete(info: dict[str, Any]) -> None:
     """transformers only warns of parameters that a checkpoint lacks, and goes on with random ones."""
     mismatched = (name for name, *_ in info.get("mismatched_keys", ()))
     missing = sorted({*info.get("missing_keys", ()), *mismatched, *info.get("error_msgs", ())})
     if missing:
-        raise ValueError(f"{len(missing)} parameters are missing or have the wrong shape, such as {missing[0]}")
+        are = "1 parameter is" if len(missing) == 1 else f"{len(missing)} parameters are"
+        raise ValueError(f"{are} missing or of the wrong shape, such as {missing[0]}")
 
 
 def _vocabulary_size(tokenizer: Any) -> int:
@@ -88,11 +97,33 @@ def _require_rows(model: Any, vocab: int) -> None:
         raise ValueError(f"its tokenizer has {vocab} tokens but its embedding only {rows} rows")
 
 
+def _require_numbers(runner: TransformersRunner) -> None:
+    """Weights that are not numbers load without a word, and fail at the first token."""
+    if not bool(runner.forward([0, 1], 0, 1).isfinite().all()):
+        raise ValueError("its weights are damaged: what it computes are not numbers")
+
+
+# What a parser trips over when a file holds something else than it should; the message means nothing to a user.
+_INTERNAL = (KeyError, IndexError, TypeError, AttributeError)
+_LONGEST = 200  # characters of a message
+_IN_OUR_WORDS = (
+    ("Unrecognized configuration class", "it is no causal language model"),
+    ("no file named model.safetensors", "it has no weights (model.safetensors)"),
+    ("does not recognize this architecture", "this transformers does not know its architecture; a newer one may"),
+    ("cannot mmap an empty file", "the file is empty"),
+)
+
+
 def _reason(error: Exception) -> str:
-    """The first line of a message, without the advice that follows it."""
+    """The first line of a message, without the advice that follows it; of known ones, what they mean."""
     if isinstance(error, SafetensorError):
         return "its weights are cut short or damaged; fetch them again"
     if isinstance(error, json.JSONDecodeError):
         return f"a file in it is not valid JSON ({error.msg}, line {error.lineno})"
+    if isinstance(error, _INTERNAL):
+        return "its config.json or another of its files is damaged"
     first = str(error).strip().split("\n")[0].rstrip(".")
-    return first[:200] if first else type(error).__name__
+    for theirs, ours in _IN_OUR_WORDS:
+        if theirs in first:
+            return ours
+    return (first if len(first) <= _LONGEST else first[:_LONGEST].rsplit(" ", 1)[0] + " …") or type(error).__name__

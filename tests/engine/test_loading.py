@@ -71,23 +71,40 @@ def truncate(path: Path) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no configuration": (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
     "configuration is no JSON": (lambda folder: (folder / "config.json").write_text("{no"), "not a valid JSON"),
-    "configuration is a list": (lambda folder: (folder / "config.json").write_text("[]"), "cannot be loaded"),
-    "unknown architecture": (lambda folder: change_config(folder, model_type="weird"), "model type `weird`"),
-    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "no file named model.safetensors"),
+    "configuration is a list": (lambda folder: (folder / "config.json").write_text("[]"), "config.json or another"),
+    "unknown architecture": (
+        lambda folder: change_config(folder, model_type="weird"),
+        "does not know its architecture",
+    ),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "it has no weights (model.safetensors)"),
     "weights cut short": (lambda folder: truncate(folder / "model.safetensors"), "cut short or damaged"),
     "weights are text": (lambda folder: (folder / "model.safetensors").write_text("hello"), "cannot be loaded"),
     "a tensor is missing": (
         lambda folder: rewrite_weights(folder, lambda tensors: tensors.pop("model.layers.1.mlp.up_proj.weight")),
-        "1 parameters are missing or have the wrong shape, such as model.layers.1.mlp.up_proj.weight",
+        "1 parameter is missing or of the wrong shape, such as model.layers.1.mlp.up_proj.weight",
     ),
     "a tensor has another shape": (
         lambda folder: rewrite_weights(folder, lambda tensors: tensors.update({"model.norm.weight": torch.ones(7)})),
-        "wrong shape, such as model.norm.weight",
+        "1 parameter is missing or of the wrong shape, such as model.norm.weight",
     ),
-    "more layers than weights": (lambda folder: change_config(folder, num_hidden_layers=3), "parameters are missing"),
+    "more layers than weights": (
+        lambda folder: change_config(folder, num_hidden_layers=3),
+        "parameters are missing or of",
+    ),
     "no tokenizer": (
         lambda folder: [path.unlink() for path in folder.glob("tokenizer*")],
         "has no tokenizer (tokenizer.json)",
+    ),
+    "weights are no numbers": (
+        lambda folder: rewrite_weights(
+            folder, lambda tensors: tensors.update({"model.norm.weight": tensors["model.norm.weight"] * float("nan")})
+        ),
+        "its weights are damaged: what it computes are not numbers",
+    ),
+    "no language model": (lambda folder: change_config(folder, model_type="clip"), "no causal language model"),
+    "tokenizer is empty": (
+        lambda folder: (folder / "tokenizer.json").write_text("{}"),
+        "its tokenizer files are damaged",
     ),
     "tokenizer is no JSON": (lambda folder: (folder / "tokenizer.json").write_text("{"), "not valid JSON"),
     "tokenizer larger than the embedding": (

@@ -286,7 +286,7 @@ class TestCheckpoints:
         weights = load_file(copy / "model.safetensors")
         weights.pop("model.layers.0.mlp.up_proj.weight")
         save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
-        assert "1 parameters are missing" in self.fails(stack, capsys, "--target", str(copy))
+        assert "1 parameter is missing" in self.fails(stack, capsys, "--target", str(copy))
 
     def test_no_tokenizer(self, stack, copy, capsys):
         for path in copy.glob("tokenizer*"):
