@@ -71,7 +71,7 @@ def truncate(path: Path) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no configuration": (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
     "configuration is no JSON": (lambda folder: (folder / "config.json").write_text("{no"), "not a valid JSON"),
-    "configuration is a list": (lambda folder: (folder / "config.json").write_text("[]"), "config.json or another"),
+    "configuration is a list": (lambda folder: (folder / "config.json").write_text("[]"), "its config.json or"),
     "unknown architecture": (
         lambda folder: change_config(folder, model_type="weird"),
         "does not know its architecture",
@@ -104,7 +104,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no language model": (lambda folder: change_config(folder, model_type="clip"), "no causal language model"),
     "tokenizer is empty": (
         lambda folder: (folder / "tokenizer.json").write_text("{}"),
-        "its tokenizer files are damaged",
+        "its config.json or its tokenizer's files",
     ),
     "tokenizer is no JSON": (lambda folder: (folder / "tokenizer.json").write_text("{"), "not valid JSON"),
     "tokenizer larger than the embedding": (
