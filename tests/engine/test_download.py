@@ -156,11 +156,11 @@ def test_loading_fetches_what_is_not_here_and_then_asks_no_network(hub: Hub, tmp
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "downloading some/target" in done.stdout
-    assert done.stdout.endswith("target model\n")
+    assert done.stdout.endswith("target merged\n")
     environment["HF_ENDPOINT"] = "http://127.0.0.1:9"
     again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "some/target" not in again.stdout
-    assert (again.stdout.endswith("target model\n"), again.stderr) == (True, "")
+    assert (again.stdout.endswith("target merged\n"), again.stderr) == (True, "")
     assert not [path for path in tmp_path.rglob("*") if path.name == ".no_exist"], "transformers asked"
 
 
