@@ -3,7 +3,7 @@
 import os
 
 # Read by OpenMP when torch is loaded: for how long a thread spins before it sleeps. For ever, by default, and where
-# another program runs, each of a forward's hundred meetings of threads then lasts until the scheduler changes its mind:
-# a token took 1,105 ms beside four busy programs on two cores. So, 24 ms beside three; on an idle machine 7.0 instead
-# of 6.4 (and 15.6 with threads that sleep at once, OMP_WAIT_POLICY=PASSIVE).
+# other programs run, each of a forward's hundred meetings of threads then lasts until the scheduler changes its mind.
+# Beside three busy programs on two cores, 128 tokens took 1,472 ms so, and 475 with this bound; a token 50 and 40 (22
+# with one thread). `python -m engine.bench.threads --beside 3`, with GOMP_SPINCOUNT=infinite for the former.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")

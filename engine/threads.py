@@ -16,6 +16,9 @@ from torch import Tensor
 
 from engine.runners import Runner
 
+# Once for the process: torch gives a thread that comes later the number that was set last.
+MOST = torch.get_num_threads()
+
 _NARROW = 24  # tokens; a wider forward is large products, which all threads share well
 _SAMPLES = 4  # times of one width and number of threads; their median is compared
 _BETTER = 0.9  # of the present time, or it is not worth a change
@@ -82,12 +85,11 @@ class ThreadedRunner:
     def __init__(self, runner: Runner) -> None:
         self._inner = runner
         self.window, self.takes_trees = runner.window, runner.takes_trees
-        self._most = torch.get_num_threads()
-        self._choice = ThreadChoice(self._most)
+        self._choice = ThreadChoice(MOST)
 
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
         if len(tokens) > _NARROW:
-            torch.set_num_threads(self._most)
+            torch.set_num_threads(MOST)
             return self._inner.forward(tokens, start, tail, parents)
         count = self._choice.count()
         torch.set_num_threads(count)

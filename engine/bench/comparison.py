@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import transformers
 
+from engine import threads
 from engine.endless import without_ends
 from engine.generation import generate
 from engine.holes import Hole
@@ -85,7 +86,7 @@ def machine(pair: LoadedPair) -> dict[str, Any]:
     return {
         "processor": _processor(),
         "device": pair.device,
-        "threads": torch.get_num_threads(),
+        "threads": threads.MOST,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "dtype": pair.dtype,

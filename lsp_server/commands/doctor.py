@@ -102,9 +102,11 @@ def _versions() -> Check:
 def _device(config: EngineConfig) -> Check:
     import torch
 
+    from engine.threads import MOST
+
     if config.device != "cpu" and torch.cuda.is_available():
         return Check("device", "ok", torch.cuda.get_device_name())
-    found = f"cpu, {torch.get_num_threads()} threads on {os.cpu_count()} cores"
+    found = f"cpu, up to {MOST} threads on {os.cpu_count()} cores"
     if config.device == "auto" and shutil.which("nvidia-smi") is not None:
         fix = "install a CUDA build of torch (pytorch.org/get-started), or say --device cpu if that is meant"
         return Check("device", "problem", f"{found}; there is an NVIDIA GPU that torch cannot use", fix, "the user's")

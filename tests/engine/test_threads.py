@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from engine import embedded
+from engine import embedded, threads
 from engine.fast_llama import FastLlamaRunner
 from engine.threads import ThreadChoice, ThreadedRunner
 
@@ -68,6 +68,19 @@ def test_the_numbers_to_choose_from(most: int) -> None:
     assert counts[0] == 1
     assert counts[-1] == most
     assert all(less < more for less, more in pairwise(counts))
+
+
+def test_a_model_loaded_later_has_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to fail with torch's present number, which the model before it had set: prompts with one thread for good."""
+    monkeypatch.setattr(threads, "MOST", 3)  # whatever this machine and this test run have
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)  # as a token's forward leaves it
+        later = ThreadedRunner(FastLlamaRunner(embedded.shape("draft"), embedded.stored_weights("draft")))
+        later.forward(list(range(40)), 0, 1)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_the_runner_computes_the_same() -> None:
