@@ -201,8 +201,8 @@ def test_options_that_cannot_work(options: dict[str, str], key: str, says: str) 
     assert_one_line(caught, key, says)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_no_gpu() -> None:
+def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError) as caught:
         load(EngineConfig(device="cuda"))
     assert_one_line(caught, "device", "use --device cpu")

@@ -63,8 +63,8 @@ def test_auto_takes_the_largest_that_is_here_and_fits(
     assert loading.best_pair_here(torch.device("cuda")).name == expected
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_auto_loads() -> None:
+def test_auto_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert loading.load(EngineConfig(pair="auto")).name == EMBEDDED
 
 

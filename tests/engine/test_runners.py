@@ -157,6 +157,7 @@ def test_the_int8_product_does_not_depend_on_the_width() -> None:
         assert torch.equal(_product(x[:width], weight), alone[:width])
 
 
+# The order of sums is the library's. Where torch multiplies with another (ARM), nobody makes this promise.
 @pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="the sums of another library were not studied")
 @pytest.mark.parametrize("start", [1, 30, 190, 250, 380, 384, 500, 1000])
 def test_a_tokens_logits_are_the_same_bits_at_any_width(start: int) -> None:

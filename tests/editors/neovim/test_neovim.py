@@ -40,6 +40,7 @@ def test_with_a_scripted_server(version: str, spec: str) -> None:
     _lua(version, spec)
 
 
+# The plugins are on no package registry, so this suite cannot install them: it takes them from folders that are named.
 @pytest.mark.skipif(not os.environ.keys() & {"NVIM_CMP", "BLINK_CMP"}, reason="NVIM_CMP and BLINK_CMP name no folder")
 def test_completion_plugins() -> None:
     _lua("0.12", "menus")
@@ -104,6 +105,7 @@ vim.cmd.quitall({{ bang = true }})
 """
 
 
+# Likewise on no registry; what does not need it, the plugin in a `pack` folder, is tested above without.
 @pytest.mark.skipif("LAZY_NVIM" not in os.environ, reason="LAZY_NVIM names no folder")
 @pytest.mark.parametrize("version", ["0.12", "0.11", "0.10"])
 def test_installed_by_lazy_nvim(version: str, tmp_path: Path) -> None:
