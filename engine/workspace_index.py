@@ -77,10 +77,6 @@ class WorkspaceIndex:
                 self._blocks = _merged([*self._blocks, _Block.build(chosen)])
             return len(chosen) == sum(len(tokens) > SHORTEST_MATCH for tokens in files.values())
 
-    def remove(self, names: Iterable[str]) -> None:
-        with self._lock:
-            self._bury(names)
-
     def clear(self) -> None:
         with self._lock:
             self._blocks = ()

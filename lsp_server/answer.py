@@ -108,6 +108,7 @@ class Answer:
         if generation.fault is not None:
             raise generation.fault
         texts, completions = {text: generation.id}, [generation.take_completion()]
+        first_text_s = generation.first_text_s if completions[0] is not None else None
         for request in self._job.alternatives:
             if generation.stopped or len(texts) - ("" in texts) == _MOST_ITEMS:
                 break
@@ -120,7 +121,7 @@ class Answer:
         return Outcome(
             offers=tuple(Offer(id_, self._job.selected + text) for text, id_ in texts.items() if text),
             completions=tuple(completion for completion in completions if completion is not None),
-            first_text_s=generation.first_text_s if completions[0] is not None else None,
+            first_text_s=first_text_s,
         )
 
     async def _text(self, generation: Generation, typed: Typed, grew: Callable[[Offer], None] | None = None) -> str:

@@ -73,7 +73,7 @@ class PartlyAcceptedParams:
     accepted_length: int
 
 
-STATS, CONTEXT, STATUS = "specter/stats", "specter/context", "specter/status"
+STATS, CONTEXT = "specter/stats", "specter/context"
 DID_SHOW, DID_PARTLY_ACCEPT = "textDocument/didShowCompletion", "textDocument/didPartiallyAcceptCompletion"
 
 _REQUESTS: dict[str, type[Any]] = {
