@@ -1,16 +1,15 @@
-"""`verify` integrated over its random numbers: every verdict on a draft, with its exact probability.
+"""Code integrated over its random numbers: everything that can come of it, with its exact probability.
 
-`verify` is piecewise constant in each number. Nothing here knows the acceptance rules: the borders of the pieces are
-found by bisection on the code under proof, down to rounding.
+`verify`, and a whole cycle of the decoder, are piecewise constant in each number. Nothing here knows the acceptance
+rules: the borders of the pieces are found by bisection on the code under proof, down to rounding.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import pairwise
-from typing import cast
+from typing import TypeVar, cast
 
 from torch import Tensor
 
@@ -18,20 +17,32 @@ from engine.sampling import Noise
 from engine.speculation import Draft, Verdict, verify
 
 _Key = tuple[int, int, str]  # position, sibling, use
-_Outcome = tuple[tuple[_Key, ...], Verdict]  # which numbers were used, what came of it
-_Point = tuple[float, _Outcome]
+Result = TypeVar("Result")
+Outcome = TypeVar("Outcome")
 
 _ONE = 1 - 2**-53  # the largest number that Noise gives
 _RESOLUTION = 2**-50  # of a border
 
 
 def verdicts(p: Tensor, draft: Draft, borders: list[float]) -> Iterator[tuple[Verdict, float]]:
-    """Every verdict on a draft, piece by piece of the space of random numbers, with the probability of the piece.
+    """Every verdict on a draft, piece by piece of the space of random numbers, with the probability of the piece."""
+    return pieces(lambda noise: verify(p, draft, noise, position=0), borders)
 
-    Assumes that each number acts monotonically, as a threshold or through an inverse transform. `borders` holds those
-    found so far, sorted, and grows: drafts that share laws share borders, and to try a known one is cheaper.
+
+def pieces(run: Callable[[Noise], Result], borders: list[float]) -> Iterator[tuple[Result, float]]:
+    """What `run` gives, piece by piece of the space of the numbers that it takes, with the probability of the piece.
+
+    Assumes that each number acts monotonically, as a threshold or through an inverse transform, and shows in what is
+    given. `borders` holds those found so far, sorted, and grows: runs that share laws share borders, and to try a known
+    one is cheaper.
     """
-    yield from _branch(partial(_run, p, draft), (), borders)
+
+    def scripted(numbers: Sequence[float]) -> tuple[tuple[_Key, ...], Result]:
+        script = _Script(numbers)
+        result = run(cast(Noise, script))
+        return tuple(script.asked), result
+
+    yield from _branch(scripted, (), borders)
 
 
 class _Script:
@@ -62,31 +73,29 @@ class _Asking:
         return self._script.number((self._position, self._sibling, name))
 
 
-def _run(p: Tensor, draft: Draft, numbers: Sequence[float]) -> _Outcome:
-    script = _Script(numbers)
-    verdict = verify(p, draft, cast(Noise, script), position=0)
-    return tuple(script.asked), verdict
-
-
 def _branch(
-    run: Callable[[tuple[float, ...]], _Outcome], numbers: tuple[float, ...], borders: list[float]
-) -> Iterator[tuple[Verdict, float]]:
+    run: Callable[[tuple[float, ...]], tuple[tuple[_Key, ...], Result]],
+    numbers: tuple[float, ...],
+    borders: list[float],
+) -> Iterator[tuple[Result, float]]:
     """The pieces behind the numbers that are fixed already; which number comes next may depend on them."""
-    asked, verdict = run(numbers)
+    asked, result = run(numbers)
     if len(asked) == len(numbers):
-        yield verdict, 1.0
+        yield result, 1.0
         return
 
-    def outcome(number: float) -> _Outcome:
+    def outcome(number: float) -> tuple[tuple[_Key, ...], Result]:
         return run((*numbers, number))
 
     found = _borders(outcome, (0.0, outcome(0.0)), (_ONE, outcome(_ONE)), borders)
     for low, high in pairwise((0.0, *found, 1.0)):
-        for verdict, volume in _branch(run, (*numbers, (low + high) / 2), borders):
-            yield verdict, (high - low) * volume
+        for result, volume in _branch(run, (*numbers, (low + high) / 2), borders):
+            yield result, (high - low) * volume
 
 
-def _borders(outcome: Callable[[float], _Outcome], low: _Point, high: _Point, known: list[float]) -> list[float]:
+def _borders(
+    outcome: Callable[[float], Outcome], low: tuple[float, Outcome], high: tuple[float, Outcome], known: list[float]
+) -> list[float]:
     """Where the outcome changes between two points: a known border is tried first, else the interval is halved."""
     if low[1] == high[1]:
         return []

@@ -4,20 +4,18 @@ guesses and compared with the target's own law.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from engine.proof.cycles import DRAFTERS, largest_cycle_error
 from engine.proof.integral import verdicts
+from engine.proof.laws import Array, History, random_law
 from engine.speculation import ROOT, Draft
-
-Array = NDArray[np.float64]
-History = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +77,14 @@ class Case:
 
     def target(self, history: History) -> Array:
         """p(· | history) [vocab]"""
-        return _random_law(self.vocab, (self.seed, 0, *history))
+        return random_law(self.vocab, (self.seed, 0, *history))
 
     def drafter(self, node: int, history: History) -> Array:
         """q(· | history) of one node: [vocab], or [vocab + 1] with the unknown id at the end."""
         key = (self.seed, 1 + node, *history)
         if not self.unknown and np.random.default_rng(key).random() < 0.2:
             return self.target(history)  # leaves no residual
-        return _random_law(self.vocab + self.unknown, key)
+        return random_law(self.vocab + self.unknown, key)
 
     def drafts(self) -> Iterator[tuple[Draft, float]]:
         """Every draft of this shape that can occur, with its probability."""
@@ -112,16 +110,6 @@ class Case:
         return np.stack([law[token] * self.joint((*history, token)) for token in range(self.vocab)])
 
 
-@cache
-def _random_law(width: int, key: History) -> Array:
-    """[width], sums to 1, with zeros here and there."""
-    rng = np.random.default_rng(key)
-    weights = rng.dirichlet(np.ones(width)) * (rng.random(width) < 0.8)
-    weights[rng.integers(width)] += 0.1
-    law: Array = weights / weights.sum()
-    return law
-
-
 _CHAIN = (ROOT, 0, 1)
 RULES = {
     "sampled chain": Case(3, _CHAIN, (None, None, None)),
@@ -135,12 +123,18 @@ RULES = {
 def exact_tables(
     tables: int = 8, seed: int = 0, report: Callable[[float], None] = lambda fraction: None
 ) -> ExactTables:
-    """Every acceptance rule on `tables` random tables; `report` hears the fraction that is done."""
-    checks = []
-    for index, (rule, shape) in enumerate(RULES.items()):
+    """Every acceptance rule on `tables` random tables, and a cycle with every drafter on some of them; `report` hears
+    the fraction that is done."""
+    checks, parts = list[RuleCheck](), len(RULES) + len(DRAFTERS)
+    for rule, shape in RULES.items():
         cases = [replace(shape, seed=seed + number) for number in range(tables)]
         checks.append(RuleCheck(rule, tables, max(largest_error(case) for case in cases)))
-        report((index + 1) / len(RULES))
+        report(len(checks) / parts)
+    for name in DRAFTERS:
+        few = math.ceil(tables / 4)  # they take seconds each
+        errors = [largest_cycle_error(name, seed + number) for number in range(few)]
+        checks.append(RuleCheck(f"a cycle of the decoder, {name}", few, max(errors)))
+        report(len(checks) / parts)
     return ExactTables(tuple(checks), worked_example())
 
 

@@ -12,12 +12,13 @@ from scipy import stats
 
 from engine import decoder, proof
 from engine.config import ConfigError, EngineConfig
+from engine.drafters.merged import MergedDrafter
 from engine.loading import load
-from engine.proof import frequencies, integral, tables
+from engine.proof import cycles, frequencies, integral, tables
 from engine.proof.goodness import chi_square_p_value, fit
 from engine.request import GREEDY, Sampling
 from engine.sampling import draw
-from engine.speculation import Draft, Verdict
+from engine.speculation import Draft, Verdict, verify
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,8 @@ def test_exact_tables_pass_and_name_every_rule():
     heard = []
     result = proof.exact_tables(tables=2, report=heard.append)
     assert result.passed
-    assert [check.rule for check in result.rules] == list(tables.RULES)
+    cycles_ = [f"a cycle of the decoder, {name}" for name in cycles.DRAFTERS]
+    assert [check.rule for check in result.rules] == [*tables.RULES, *cycles_]
     assert heard == sorted(heard)
     assert heard[-1] == 1
     assert result.largest_error == max(check.largest_error for check in result.rules)
@@ -46,6 +48,30 @@ def test_exact_tables_catch_a_broken_verifier(monkeypatch):
     result = proof.exact_tables(tables=1)
     assert not result.passed
     assert result.largest_error > 0.1
+
+
+@pytest.mark.parametrize("name", cycles.DRAFTERS)
+def test_a_cycle_with_a_broken_verifier_shows(name, monkeypatch):
+    def descends_to_any_guess(p, draft, noise, position):
+        verdict = verify(p, draft, noise, position)
+        return Verdict((0,), verdict.next_token, 1) if len(draft) and not verdict.path else verdict
+
+    monkeypatch.setattr(decoder, "verify", descends_to_any_guess)
+    assert cycles.largest_cycle_error(name, 0) > 1e-6  # the proof allows 1e-12
+
+
+class Choosy(MergedDrafter):
+    """Leaves its draws out if they are not what it knows already."""
+
+    def _around(self, chain, tree, context, limit):
+        known = chain.tokens[0] in tree.root.children
+        return super()._around(chain, tree, context, limit) if known else Draft()
+
+
+def test_a_draft_that_depends_on_what_was_drawn_shows(monkeypatch):
+    """The kind of mistake that no table of `verify` alone can find."""
+    monkeypatch.setattr(cycles, "MergedDrafter", Choosy)
+    assert max(cycles.largest_cycle_error("merged", seed) for seed in range(2)) > 1e-6
 
 
 def test_verdicts_measure_probabilities_to_rounding():
