@@ -9,7 +9,7 @@ import torch
 
 from engine.loading import LoadedPair
 from engine.model import CachedModel
-from engine.runners import Runner
+from engine.runners import Runner, WrappedRunner
 
 
 def without_ends(pair: LoadedPair) -> LoadedPair:
@@ -19,21 +19,16 @@ def without_ends(pair: LoadedPair) -> LoadedPair:
     return replace(pair, target=CachedModel(_Banned(pair.target.runner, ends), pair.target.vocab), draft=draft)
 
 
-class _Banned:
+class _Banned(WrappedRunner):
     """A runner in whose logits some ids are impossible."""
 
     def __init__(self, runner: Runner, ids: Sequence[int]) -> None:
-        self._runner = runner
+        super().__init__(runner)
         self._ids = list(ids)
-        self.window = runner.window
-        self.takes_trees = runner.takes_trees
 
     def forward(
         self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None
     ) -> torch.Tensor:
-        logits = self._runner.forward(tokens, start, tail, parents).clone()
+        logits = super().forward(tokens, start, tail, parents).clone()
         logits[:, self._ids] = float("-inf")
         return logits
-
-    def move_rows(self, sources: Sequence[int], start: int) -> None:
-        self._runner.move_rows(sources, start)

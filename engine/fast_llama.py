@@ -7,7 +7,7 @@ int8 are multiplied as int8 (bfloat16 activations, float32 sums), so a token rea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -51,6 +51,7 @@ class FastLlamaRunner:
         self._cos, self._sin = _rotary_tables(config)
         shape = (config.num_hidden_layers, 2, self._kv_heads, self.window, self._size)
         self._rows = torch.zeros(shape)  # [layer, key/value, head, position, size]
+        self._hidden: Tensor | None = None  # [position, hidden]
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
@@ -65,16 +66,42 @@ class FastLlamaRunner:
         hidden = _embed(self._embedding, tokens)  # [width, hidden]
         for layer, rows in zip(self._layers, self._rows, strict=True):
             normed = functional.rms_norm(hidden, hidden.shape[-1:], layer.attention_norm, self._eps)
-            hidden = hidden + _product(self._attend(layer, rows, normed, start, rotation, mask), layer.output)
+            hidden = hidden + product(self._attend(layer, rows, normed, start, rotation, mask), layer.output)
             normed = functional.rms_norm(hidden, hidden.shape[-1:], layer.mlp_norm, self._eps)
-            gate, up = _product(normed, layer.gate_up).chunk(2, dim=-1)
-            hidden = hidden + _product(functional.silu(gate) * up, layer.down)
-        hidden = functional.rms_norm(hidden[-tail:], hidden.shape[-1:], self._norm, self._eps)
-        return _product(hidden, self._head)
+            gate, up = product(normed, layer.gate_up).chunk(2, dim=-1)
+            hidden = hidden + product(functional.silu(gate) * up, layer.down)
+        if self._hidden is None:
+            hidden = hidden[-tail:]
+        hidden = functional.rms_norm(hidden, hidden.shape[-1:], self._norm, self._eps)
+        if self._hidden is not None:
+            self._hidden[start:end] = hidden
+        return product(hidden[-tail:], self._head)
 
     @torch.inference_mode()
     def move_rows(self, sources: Sequence[int], start: int) -> None:
         self._rows[:, :, :, start : start + len(sources)] = self._rows[:, :, :, list(sources)]
+        if self._hidden is not None:
+            self._hidden[start : start + len(sources)] = self._hidden[list(sources)]
+
+    def keep_hidden(self) -> int:
+        if self._hidden is None:
+            self._hidden = torch.zeros(self.window, len(self._norm))
+        return len(self._norm)
+
+    def hidden(self, start: int, end: int) -> Tensor:
+        assert self._hidden is not None, "keep_hidden comes first"
+        return self._hidden[start:end]
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        return _embed(self._embedding, tokens)
+
+    def reader(self, tokens: Sequence[int]) -> Callable[[Tensor], Tensor]:
+        index = torch.tensor(tokens)
+        if isinstance(self._head, Int8Weight):
+            rows: Tensor | Int8Weight = Int8Weight(self._head.rows[index], self._head.scales[index])
+        else:
+            rows = self._head[index]
+        return lambda hidden: product(hidden, rows)
 
     def _mask(self, visible: Tensor) -> Tensor:
         """What to add to the scores, [queries, rows].
@@ -93,7 +120,7 @@ class FastLlamaRunner:
         self, layer: _Layer, rows: Tensor, x: Tensor, start: int, rotation: tuple[Tensor, Tensor], mask: Tensor
     ) -> Tensor:
         width, end = len(x), start + len(x)
-        qkv = _product(x, layer.qkv).view(width, self._heads + 2 * self._kv_heads, self._size).transpose(0, 1)
+        qkv = product(x, layer.qkv).view(width, self._heads + 2 * self._kv_heads, self._size).transpose(0, 1)
         turned = _rotate(qkv[: self._heads + self._kv_heads], *rotation)
         rows[0, :, start:end] = turned[self._heads :]
         rows[1, :, start:end] = qkv[self._heads + self._kv_heads :]
@@ -130,7 +157,7 @@ def _plain(weight: Tensor | Int8Weight) -> Tensor:
     return weight.dequantised() if isinstance(weight, Int8Weight) else weight
 
 
-def _product(x: Tensor, weight: Tensor | Int8Weight) -> Tensor:
+def product(x: Tensor, weight: Tensor | Int8Weight) -> Tensor:
     """x [width, in] float32 times weight [out, in], transposed: [width, out] float32."""
     if not isinstance(weight, Int8Weight):
         return functional.linear(x, weight)

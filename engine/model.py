@@ -64,6 +64,13 @@ class CachedModel:
             done += chunk
             yield
 
+    def hidden(self, tokens: Sequence[int], first: int) -> Tensor | None:
+        """The last hidden states of `tokens` from index `first` on, [len(tokens) - first, size]; those of guesses that
+        came true are of the forward that judged them. None if one is not computed yet. See `Runner.keep_hidden`."""
+        if self.shared_prefix(tokens) < len(tokens):
+            return None
+        return self.runner.hidden(first, len(tokens))
+
     def forget(self) -> None:
         """Empties the cache."""
         self.cached, self._guesses = [], _NO_TREE

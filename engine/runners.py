@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -27,6 +27,49 @@ class Runner(Protocol):
     def move_rows(self, sources: Sequence[int], start: int) -> None:
         """Copies rows to start, start + 1, …; sources rise and none stands before its new place."""
         ...
+
+    def keep_hidden(self) -> int:
+        """From the next forward on, rows have the last hidden state (what the output embedding is multiplied with) as
+        well, and it moves with them. Returns its size. Nothing is kept, and nothing spent, where nobody asks."""
+        ...
+
+    def hidden(self, start: int, end: int) -> Tensor:
+        """The last hidden states of the rows start … end - 1, [end - start, size]."""
+        ...
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """The input embedding of `tokens`, [len(tokens), size]."""
+        ...
+
+    def reader(self, tokens: Sequence[int]) -> Callable[[Tensor], Tensor]:
+        """What makes of last hidden states [n, size] the logits of `tokens`, [n, len(tokens)]."""
+        ...
+
+
+class WrappedRunner:
+    """Another runner, for those that change a part of what it does."""
+
+    def __init__(self, inner: Runner) -> None:
+        self._inner = inner
+        self.window, self.takes_trees = inner.window, inner.takes_trees
+
+    def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
+        return self._inner.forward(tokens, start, tail, parents)
+
+    def move_rows(self, sources: Sequence[int], start: int) -> None:
+        self._inner.move_rows(sources, start)
+
+    def keep_hidden(self) -> int:
+        return self._inner.keep_hidden()
+
+    def hidden(self, start: int, end: int) -> Tensor:
+        return self._inner.hidden(start, end)
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        return self._inner.embed(tokens)
+
+    def reader(self, tokens: Sequence[int]) -> Callable[[Tensor], Tensor]:
+        return self._inner.reader(tokens)
 
 
 def tree_layout(width: int, start: int, parents: Sequence[int]) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.runners import Runner
+from engine.runners import Runner, WrappedRunner
 
 # Once for the process: torch gives a thread that comes later the number that was set last.
 MOST = torch.get_num_threads()
@@ -79,12 +79,11 @@ class ThreadChoice:
             del self._samples[key]
 
 
-class ThreadedRunner:
+class ThreadedRunner(WrappedRunner):
     """Another runner with its threads chosen. The numbers it computes do not depend on them."""
 
     def __init__(self, runner: Runner) -> None:
-        self._inner = runner
-        self.window, self.takes_trees = runner.window, runner.takes_trees
+        super().__init__(runner)
         self._choice = ThreadChoice(MOST)
 
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
@@ -97,6 +96,3 @@ class ThreadedRunner:
         logits = self._inner.forward(tokens, start, tail, parents)
         self._choice.took(len(tokens), count, 1000 * (time.perf_counter() - started))
         return logits
-
-    def move_rows(self, sources: Sequence[int], start: int) -> None:
-        self._inner.move_rows(sources, start)

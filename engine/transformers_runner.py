@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -37,6 +38,7 @@ class TransformersRunner:
         self.window: int = getattr(config, "max_position_embeddings", None) or 2**20
         # Such models make a mask of their own for each kind of layer; a tree's would have to be made for each, too.
         self.takes_trees = not (getattr(config, "sliding_window", None) or _kinds(config) - {"full_attention"})
+        self._hidden: _HiddenRows | None = None
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
@@ -48,14 +50,15 @@ class TransformersRunner:
             positions, visible = tree_layout(len(tokens), start, parents)
             hidden = torch.zeros(visible.shape, dtype=self._model.dtype)
             mask = hidden.masked_fill_(~visible, torch.finfo(hidden.dtype).min)[None, None].to(device)
-        output = self._model(
-            input_ids=torch.tensor([tokens], device=device),
-            attention_mask=mask,
-            position_ids=positions[None].to(device),
-            use_cache=True,
-            logits_to_keep=tail,
-            **{self._cache_name: self._cache},
-        )
+        with nullcontext() if self._hidden is None else self._hidden.listening(self._model, start):
+            output = self._model(
+                input_ids=torch.tensor([tokens], device=device),
+                attention_mask=mask,
+                position_ids=positions[None].to(device),
+                use_cache=True,
+                logits_to_keep=tail,
+                **{self._cache_name: self._cache},
+            )
         logits: Tensor = output.logits[0, -tail:]
         return logits
 
@@ -63,6 +66,32 @@ class TransformersRunner:
     def move_rows(self, sources: Sequence[int], start: int) -> None:
         for rows in self._rows:
             rows.move(sources, start)
+        if self._hidden is not None:
+            self._hidden.move(sources, start)
+
+    def keep_hidden(self) -> int:
+        if self._hidden is None:
+            self._hidden = _HiddenRows()
+        return int(self._output_rows().shape[1])
+
+    def hidden(self, start: int, end: int) -> Tensor:
+        assert self._hidden is not None, "keep_hidden comes first"
+        assert self._hidden.rows is not None, "no forward yet"
+        return self._hidden.rows[start:end]
+
+    @torch.inference_mode()
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        embedded: Tensor = self._model.get_input_embeddings()(torch.tensor(tokens, device=self._model.device))
+        return embedded
+
+    def reader(self, tokens: Sequence[int]) -> Callable[[Tensor], Tensor]:
+        rows = self._output_rows()[torch.tensor(tokens, device=self._model.device)]
+        return lambda hidden: hidden.to(rows.dtype) @ rows.T
+
+    def _output_rows(self) -> Tensor:
+        """[vocab, size]"""
+        weight: Tensor = self._model.get_output_embeddings().weight.detach()
+        return weight
 
 
 def _refuse_recurrent(model: Any, config: Any) -> None:
@@ -75,6 +104,35 @@ def _refuse_recurrent(model: Any, config: Any) -> None:
 def _kinds(config: Any) -> set[str]:
     """The kinds of attention that the layers have, where the configuration tells."""
     return set(getattr(config, "layer_types", None) or ())
+
+
+class _HiddenRows:
+    """The last hidden state of each row, [rows, size], in a buffer that grows as those of the keys do."""
+
+    def __init__(self) -> None:
+        self.rows: Tensor | None = None
+
+    @contextmanager
+    def listening(self, model: Any, start: int) -> Iterator[None]:
+        """Keeps those of one forward. What the body gives is what the head reads, and of every row."""
+        hook = model.base_model.register_forward_hook(lambda module, inputs, output: self._put(output[0][0], start))
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def _put(self, new: Tensor, start: int) -> None:
+        end = start + len(new)
+        if self.rows is None or end > len(self.rows):
+            grown = new.new_zeros(max(_GROWTH, 1 << (end - 1).bit_length()), new.shape[-1])
+            if self.rows is not None:
+                grown[:start] = self.rows[:start]
+            self.rows = grown
+        self.rows[start:end] = new
+
+    def move(self, sources: Sequence[int], start: int) -> None:
+        assert self.rows is not None
+        self.rows[start : start + len(sources)] = self.rows[list(sources)]
 
 
 class _Rows(DynamicLayer):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from engine import embedded
 from engine.checkpoints import embedded_model
 from engine.embedded import Role
-from engine.fast_llama import FastLlamaRunner, _product
+from engine.fast_llama import FastLlamaRunner, product
 from engine.runners import tree_layout
 from engine.transformers_runner import TransformersRunner, UnsupportedModelError
 
@@ -152,9 +152,9 @@ def test_the_int8_product_does_not_depend_on_the_width() -> None:
     """Plain decoding is one wide and verification a few: bit for bit, a row is worth the same in both."""
     weight = embedded.stored_weights("target")["model.layers.0.mlp.down_proj.weight"]
     x = torch.randn(16, weight.rows.shape[1], generator=torch.Generator().manual_seed(0))
-    alone = torch.cat([_product(row[None], weight) for row in x])
+    alone = torch.cat([product(row[None], weight) for row in x])
     for width in (2, 3, 4, 5, 8, 16):
-        assert torch.equal(_product(x[:width], weight), alone[:width])
+        assert torch.equal(product(x[:width], weight), alone[:width])
 
 
 # The order of sums is the library's. Where torch multiplies with another (ARM), nobody makes this promise.
