@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.request import Sampling
@@ -96,13 +97,25 @@ class Noise:
     def at(self, position: int, sibling: int = 0) -> Uniforms:
         """The numbers of one position (≥ 0) and sibling (≥ 0)."""
         if sibling not in self._streams:
-            philox = np.random.Philox(key=np.array([self._seed, sibling], dtype=np.uint64))
-            self._streams[sibling] = np.random.Generator(philox), []
+            self._streams[sibling] = self._generator(sibling), []
         rng, table = self._streams[sibling]
         while position >= len(table):
             table.extend(rng.random((64, 4)).tolist())  # a Philox block is four numbers: one row a position
         draft, accept, target, _ = table[position]
         return Uniforms(draft, accept, target)
+
+    def first(self, count: int) -> NDArray[np.float64]:
+        """The numbers of the first `count` positions, of sibling 0: [count, 3], as in Uniforms."""
+        return self._generator(0).random((count, 4))[:, :3]
+
+    def _generator(self, sibling: int) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(key=np.array([self._seed, sibling], dtype=np.uint64)))
+
+
+def draw_many(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """What `draw` selects for each of `uniforms` [n] float64: [n] int64."""
+    mass = weights.cumsum(dim=-1, dtype=torch.float64)
+    return torch.searchsorted(mass, mass[-1] * uniforms, right=True).clamp(max=int(weights.nonzero()[-1]))
 
 
 def draw(weights: Tensor, uniform: float) -> int:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from engine.bench.comparison import machine
 from engine.config import ConfigError, DrafterName
 from engine.drafters import Context, Drafter
 from engine.generation import encode, generate
-from engine.holes import Hole, read, source_files
+from engine.holes import Hole
 from engine.loading import LoadedPair
 from engine.record import Completion
 from engine.request import GREEDY, CompletionRequest
@@ -21,7 +20,6 @@ from engine.speculation import ROOT
 
 FREE = "lookup+workspace"  # the merged tree without the draft model
 _NAMES = (*(name for name in get_args(DrafterName) if name not in ("auto", "none")), FREE)
-_BATCH = 1 << 16  # tokens put into the index at once
 
 
 class Arm(NamedTuple):
@@ -54,23 +52,6 @@ def arms(text: str) -> list[Arm]:
             raise ConfigError("drafters", f"{part!r} is none; {fix}")
         found.append(Arm(name, int(length) if length else None))
     return found
-
-
-def fill_workspace(pair: LoadedPair, folder: Path) -> None:
-    """Puts the source files under `folder` into the pair's index, by their paths in it."""
-    pair.workspace.clear()
-    batch, size = dict[str, list[int]](), 0
-    for path in source_files(folder):
-        text = read(path)
-        if text is None:
-            continue
-        name = path.relative_to(folder).as_posix()
-        batch[name] = pair.prompts.plain(text)
-        size += len(batch[name])
-        if size >= _BATCH:
-            pair.workspace.update(batch)
-            batch, size = {}, 0
-    pair.workspace.update(batch)
 
 
 def measure(

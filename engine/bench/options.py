@@ -57,6 +57,7 @@ def _compare_drafters(options: argparse.Namespace, config: EngineConfig) -> None
     from engine.bench import drafters
     from engine.holes import SOURCE, cut
     from engine.loading import load
+    from engine.workspace_files import fill_workspace
 
     arms = drafters.arms(options.drafters)
     try:
@@ -64,7 +65,7 @@ def _compare_drafters(options: argparse.Namespace, config: EngineConfig) -> None
     except ValueError as error:
         raise ConfigError("corpus", str(error)) from None
     pair = load(config)
-    drafters.fill_workspace(pair, options.corpus)
+    fill_workspace(pair, options.corpus)
 
     def tell(result: drafters.Result) -> None:
         where = f"{result.hole.kind} {result.hole.path}"[-44:]

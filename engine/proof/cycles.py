@@ -6,6 +6,7 @@ What `tables` proves of every rule on trees of any shape, this proves of the tre
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from engine.model import CachedModel
 from engine.proof.integral import pieces
 from engine.proof.laws import Array, History, random_law
 from engine.request import Sampling
+from engine.runners import Runner
 from engine.sampling import Noise
 from engine.speculation import ROOT, Draft
 from engine.workspace_index import WorkspaceIndex
@@ -84,7 +86,7 @@ def largest_cycle_error(name: str, seed: int) -> float:
 def cycle_law(name: str, seed: int) -> Array:
     """The law of what a cycle emits, each output completed from the target to one length: [vocab, vocab, …]."""
     drafter = _Watched(_drafter(name, seed))
-    target = CachedModel(_TableRunner(2 * seed, window=64), _VOCAB)
+    target = _table_model(2 * seed, window=64)
 
     def cycle(noise: Noise) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         decoder = SpeculativeDecoder(target, drafter, _SAMPLED, noise, frozenset(), _GUESSES)
@@ -97,6 +99,10 @@ def cycle_law(name: str, seed: int) -> Array:
     for (_, _, emitted), volume in pieces(cycle, []):
         law[emitted] += volume * _joint(seed, emitted, _GUESSES + 1 - len(emitted))
     return law
+
+
+def _table_model(seed: int, window: int) -> CachedModel:
+    return CachedModel(cast(Runner, _TableRunner(seed, window)), _VOCAB)  # nobody here asks for hidden states
 
 
 def _joint(seed: int, emitted: History, length: int) -> Array:
@@ -112,9 +118,8 @@ def _drafter(name: str, seed: int) -> Drafter:
     whose window ends a chain after a few draws."""
     markers, index = Markers(frozenset(), _VOCAB), WorkspaceIndex()
     index.update({"a": np.random.default_rng(seed).integers(0, _VOCAB, 60).tolist()})
-    runner = _TableRunner(2 * seed + 1, window=len(_PROMPT) + _DRAWS - 1)
     lookup, workspace = LookupDrafter(markers), WorkspaceDrafter(index, markers)
-    model = SmallModelDrafter(CachedModel(runner, _VOCAB), frozenset())
+    model = SmallModelDrafter(_table_model(2 * seed + 1, window=len(_PROMPT) + _DRAWS - 1), frozenset())
     drafters: dict[str, Drafter] = {
         "model": model,
         "lookup": lookup,

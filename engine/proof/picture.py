@@ -49,7 +49,7 @@ def _draw_panel(panel: Any, result: FirstTokens) -> None:
     panel.set_ylabel("probability")
     panel.set_ylim(bottom=0)
     panel.spines[["top", "right"]].set_visible(False)
-    panel.set_title(f"after  {result.prompt.strip() or 'an indent'}", loc="left")
+    panel.set_title(f"{result.drafter}, after  {result.prompt.strip() or 'an indent'}", loc="left")
     panel.text(0.99, 0.97, _summary(result), transform=panel.transAxes, ha="right", va="top", fontsize=8.5)
 
 

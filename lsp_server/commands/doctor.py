@@ -19,7 +19,7 @@ from lsp_server.commands.terminal import load_pair
 if TYPE_CHECKING:  # torch takes seconds to import
     from engine.config import EngineConfig
     from engine.loading import LoadedPair
-    from engine.proof import GreedyEquality
+    from engine.proof import Equality
     from engine.record import Completion
     from engine.request import CompletionRequest
 
@@ -178,9 +178,9 @@ def _speed(name: str, run: Completion) -> Check:
 
 
 def _equality(pair: LoadedPair, request: CompletionRequest) -> Check:
-    from engine.proof import greedy_equality
+    from engine.proof import equality
 
-    result: GreedyEquality = greedy_equality(pair, [request], max_tokens=_TOKENS)
+    result: Equality = equality(pair, [request], max_tokens=_TOKENS)
     if result.passed:
         return Check("greedy", "ok", f"speculative equals plain decoding, {result.tokens} tokens")
     margin = max((difference.margin for difference in result.differences), default=float("inf"))

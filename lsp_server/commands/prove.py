@@ -1,5 +1,5 @@
 """Proves on this machine that speculative decoding gives the target's own text: exactly on tables, token by token in
-greedy mode, and by the frequencies of many first tokens in sampled mode.
+greedy mode and where all guesses are certain, and by the frequencies of many first tokens where they are drawn.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from lsp_server.commands.terminal import load_pair, working
 if TYPE_CHECKING:  # torch takes seconds to import
     from engine.config import EngineConfig
     from engine.loading import LoadedPair
-    from engine.proof import ExactTables, FirstTokens, GreedyEquality
+    from engine.proof import Equality, ExactTables, FirstTokens
     from engine.request import Sampling
 
 SUMMARY = "prove that the output is the large model's own"
@@ -96,28 +96,61 @@ def _prove(
     pair: LoadedPair, config: EngineConfig, effort: Effort, laws: list[Sampling] | None
 ) -> tuple[bool, list[FirstTokens]]:
     """Prints each part as it is ready; whether all passed, and the frequencies for the picture."""
-    from engine.proof import LAWS, PROMPTS, cut_holes, exact_tables, first_tokens, greedy_equality
+    from engine.proof import LAWS, PROMPTS, exact_tables, first_tokens
 
     seed = config.seed or 0
     with working("exact tables") as say:
         tables = exact_tables(seed=seed, report=_percent(say, "exact tables"))
     _print_tables(tables)
-    with working("greedy equality") as say:
-        holes = cut_holes(count=effort.holes, seed=seed)
-        greedy = greedy_equality(pair, holes, report=_percent(say, "greedy equality"))
-    _print_greedy(greedy)
-    print(f"First tokens: {effort.draws:,} completions a prompt and law, against the target's own law")
+    equal = _prove_equality(pair, effort.holes, seed, (laws or LAWS)[0])
+    drawing = _drawing(pair)
     frequencies: list[FirstTokens] = []
-    clock = _Clock(parts=len(PROMPTS) * len(laws or LAWS))
-    for law in laws or LAWS:
+    if drawing:
+        print(f"First tokens: {effort.draws:,} completions a prompt and law, against the target's own law")
+    clock = _Clock(parts=len(PROMPTS) * len(laws or LAWS) * max(len(drawing), 1))
+    for one, law in ((one, law) for one in drawing for law in laws or LAWS):
         with working("first tokens") as say:
             report = clock.shown(say)
-            results = list(first_tokens(pair, draws=effort.draws, seed=seed, sampling=law, report=report))
+            results = list(first_tokens(one, draws=effort.draws, seed=seed, sampling=law, report=report))
         for result in results:
             _print_first_tokens(result)
         frequencies += results
     print()
-    return tables.passed and greedy.passed and all(result.passed for result in frequencies), frequencies
+    return tables.passed and equal and all(result.passed for result in frequencies), frequencies
+
+
+def _prove_equality(pair: LoadedPair, count: int, seed: int, law: Sampling) -> bool:
+    """Greedy with all sources of guesses; drawn by `law`, with the same seed, with those whose guesses are certain."""
+    from engine.proof import LIBRARY, cut_holes, equality, with_certain_guesses
+    from engine.workspace_files import fill_workspace
+
+    with working("greedy equality") as say:
+        holes = cut_holes(count=count, seed=seed)
+        fill_workspace(pair, LIBRARY, [LIBRARY / hole.path for hole in holes])
+        greedy = equality(pair, holes, report=_percent(say, "greedy equality"))
+    _print_equality(
+        f"Greedy equality with {pair.drafter_name}: speculative against plain decoding of real holes", greedy
+    )
+    certain = with_certain_guesses(pair)
+    if certain is None:
+        return greedy.passed
+    with working("equality of draws") as say:
+        drawn = equality(certain, holes, report=_percent(say, "equality of draws"), sampling=law)
+    name = "the sources of merged that do not draw" if pair.drafter_name == "merged" else pair.drafter_name
+    _print_equality(
+        f"Draws with the same seed with {name}: speculative against plain decoding of the same holes", drawn
+    )
+    return greedy.passed and drawn.passed
+
+
+def _drawing(pair: LoadedPair) -> list[LoadedPair]:
+    """The pair with each drafter that draws guesses and is part of its own."""
+    from engine.proof import SAMPLED
+
+    if pair.draft is None or pair.drafter_name not in SAMPLED:
+        return []
+    names = SAMPLED if pair.drafter_name == "merged" else (pair.drafter_name,)
+    return [replace(pair, drafter_name=name) for name in names]
 
 
 def _percent(say: Callable[[str], None], what: str) -> Callable[[float], None]:
@@ -171,14 +204,14 @@ def _row(numbers: tuple[float, ...]) -> str:
     return "[" + " ".join(f"{number:.2f}" for number in numbers) + "]"
 
 
-def _print_greedy(greedy: GreedyEquality) -> None:
-    print(f"Greedy equality: speculative against plain decoding of real holes: {_verdict(greedy.passed)}")
-    print(f"  identical {greedy.equal} of {greedy.holes}, {greedy.tokens} tokens; to the model's own end: ", end="")
-    print(f"{greedy.equal_to_end} of {greedy.holes}")
-    print(f"  {greedy.drafted} guesses, {greedy.accepted} accepted, {greedy.forwards} passes of the target")
-    for difference in greedy.differences:
+def _print_equality(what: str, equal: Equality) -> None:
+    print(f"{what}: speculative against plain decoding of real holes: {_verdict(equal.passed)}")
+    print(f"  identical {equal.equal} of {equal.holes}, {equal.tokens} tokens; to the model's own end: ", end="")
+    print(f"{equal.equal_to_end} of {equal.holes}")
+    print(f"  {equal.drafted} guesses, {equal.accepted} accepted, {equal.forwards} passes of the target")
+    for difference in equal.differences:
         where = f"hole {difference.hole}, token {difference.position}"
-        print(f"  {where}: they part where the target's best two logits are {difference.margin:.2g} apart")
+        print(f"  {where}: they part where the choice was nearer than {difference.margin:.2g} to another")
     print()
 
 
@@ -187,7 +220,7 @@ def _print_first_tokens(result: FirstTokens) -> None:
     law = f"T {result.sampling.temperature:g}" + (
         f", top-p {result.sampling.top_p:g}" if result.sampling.top_p < 1 else ""
     )
-    print(f"  after `{result.prompt.strip() or 'an indent'}` at {law}: {_verdict(result.passed)}")
+    print(f"  {result.drafter} after `{result.prompt.strip() or 'an indent'}` at {law}: {_verdict(result.passed)}")
     print(
         f"    largest deviation {fit.largest_deviation:.1f} standard errors; "
         f"chi-square {fit.chi_square:.0f} on {fit.degrees}, p = {fit.p_value:.2f}"
@@ -196,4 +229,7 @@ def _print_first_tokens(result: FirstTokens) -> None:
         f"    distance {fit.total_variation:.4f}, by chance alone {fit.expected_total_variation:.4f}, "
         f"uncorrected draft {result.draft_total_variation:.4f}"
     )
-    print(f"    accepted {result.acceptance:.4f}, expected {result.expected_acceptance:.4f}")
+    print(
+        f"    accepted {result.acceptance:.4f}, expected {result.expected_acceptance:.4f}; "
+        f"alike one by one {result.alike:,} of {result.repeated:,}"
+    )

@@ -17,6 +17,7 @@ from engine.generation import generate
 from engine.holes import cut
 from engine.loading import LoadedPair
 from engine.request import CompletionRequest
+from engine.workspace_files import fill_workspace
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / f"{number}.py").write_text(f"x = {number}\n{body}")
     pair = toy_pair(draft=TableRunner(seed=3))
     holes = cut(tmp_path, 6, 0)
-    drafters.fill_workspace(pair, tmp_path)
+    fill_workspace(pair, tmp_path)
     assert pair.workspace.files == 6
     told: list[drafters.Result] = []
     asked: list[tuple[str, str]] = []

@@ -19,6 +19,7 @@ from engine.proof.goodness import chi_square_p_value, fit
 from engine.request import GREEDY, Sampling
 from engine.sampling import draw
 from engine.speculation import Draft, Verdict, verify
+from engine.workspace_files import fill_workspace
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +99,7 @@ def test_holes_are_requests_around_a_piece_of_a_file(tmp_path):
 
 def test_speculative_decoding_equals_plain_decoding(pair):
     holes = proof.cut_holes(count=2, seed=1)
-    result = proof.greedy_equality(pair, holes, max_tokens=12)
+    result = proof.equality(pair, holes, max_tokens=12)
     assert result.passed
     assert (result.holes, result.tokens, result.differences) == (2, 24, ())
     assert 0 < result.accepted <= result.drafted
@@ -108,20 +109,27 @@ def test_speculative_decoding_equals_plain_decoding(pair):
 def test_greedy_equality_catches_a_broken_verifier(pair, monkeypatch):
     """And says where, and that it was no tie."""
     monkeypatch.setattr(decoder, "verify", accept_everything)
-    result = proof.greedy_equality(pair, proof.cut_holes(count=2, seed=1), max_tokens=12)
+    result = proof.equality(pair, proof.cut_holes(count=2, seed=1), max_tokens=12)
     assert not result.passed
     assert {difference.hole for difference in result.differences} <= {0, 1}
     assert all(0 <= difference.position < 12 for difference in result.differences)
     assert max(difference.margin for difference in result.differences) > 0.01
 
 
+@pytest.mark.parametrize("name", proof.SAMPLED)
 @pytest.mark.parametrize("sampling", proof.LAWS, ids=["top-p 1", "top-p 0.9"])
-def test_first_tokens_follow_the_target(pair, sampling):
-    [result] = proof.first_tokens(pair, proof.PROMPTS[1:2], draws=3000, seed=7, sampling=sampling)
+def test_first_tokens_follow_the_target(pair, sampling, name):
+    """Seen to fail with draws in the batch from p itself after a rejection, and with the draws of q for them."""
+    drawing = replace(pair, drafter_name=name)
+    [result] = proof.first_tokens(drawing, proof.PROMPTS[1:2], draws=3000, seed=7, sampling=sampling)
     assert result.passed, result
     assert result.draws == 3000
+    assert result.drafter == name
+    assert result.alike == result.repeated > 0
     assert result.acceptance == pytest.approx(result.expected_acceptance, abs=0.05)
-    assert result.expected_acceptance == pytest.approx(1 - result.draft_total_variation, abs=1e-5)
+    of_the_draw = 1 - result.draft_total_variation
+    assert result.expected_acceptance >= of_the_draw - 1e-5
+    assert name != "model" or result.expected_acceptance == pytest.approx(of_the_draw, abs=1e-5)
     assert result.fit.total_variation < 2 * result.fit.expected_total_variation < result.draft_total_variation
     probabilities = [token.target for token in result.tokens]
     assert probabilities == sorted(probabilities, reverse=True)
@@ -132,14 +140,32 @@ def test_first_tokens_catch_a_broken_verifier(pair, monkeypatch):
     monkeypatch.setattr(frequencies, "verify", accept_everything)
     [result] = proof.first_tokens(pair, proof.PROMPTS[:1], draws=500)
     assert not result.passed
-    assert result.fit.largest_deviation > 5
-    assert result.acceptance == 1
+    assert result.alike < result.repeated
 
 
 def test_a_proof_without_a_drafter_is_the_users_mistake(pair):
-    alone = replace(pair, draft=None)
-    with pytest.raises(ConfigError, match="draft"):
-        next(proof.first_tokens(alone))
+    for without in (replace(pair, draft=None), replace(pair, drafter_name="lookup")):
+        with pytest.raises(ConfigError, match="drafter: only model and merged draw"):
+            next(proof.first_tokens(without))
+
+
+@pytest.mark.parametrize("name", ["lookup", "workspace", "merged"])
+@pytest.mark.parametrize("sampling", [GREEDY, proof.LAWS[0]], ids=["greedy", "drawn"])
+def test_certain_guesses_give_the_tokens_of_plain_decoding(pair, name, sampling, tmp_path):
+    """Some are accepted, or nothing would be proved. Fails, drawn, with a verifier that descends to the first guess."""
+    text = "".join(f"def area_{n}(width, height):\n    return width * height * {n}\n\n\n" for n in range(40))
+    (tmp_path / "a.py").write_text(text)
+    (tmp_path / "b.py").write_text(text)
+    fill_workspace(pair, tmp_path)
+    certain = proof.with_certain_guesses(replace(pair, drafter_name=name))
+    result = proof.equality(certain, proof.cut_holes(tmp_path, count=2, seed=2), 16, sampling=sampling)
+    pair.workspace.clear()
+    assert result.passed, result
+    assert result.accepted > 0
+
+
+def test_a_model_that_draws_has_no_certain_guesses(pair):
+    assert proof.with_certain_guesses(replace(pair, drafter_name="model")) is None
 
 
 def test_fit_agrees_with_scipy():
@@ -184,6 +210,7 @@ def test_expected_total_variation_is_that_of_real_draws():
 def results():
     token = frequencies.TokenFrequency("$x\n  ", target=0.5, draft=0.2, observed=0.51, standard_error=0.02)
     result = frequencies.FirstTokens(
+        drafter="model",
         prompt="    return ",
         sampling=Sampling("sampled", top_p=0.9),
         draws=600,
@@ -192,6 +219,8 @@ def results():
         draft_total_variation=0.3,
         acceptance=0.7,
         expected_acceptance=0.69,
+        repeated=256,
+        alike=256,
     )
     return [result, replace(result, prompt="    ", sampling=GREEDY), result]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from engine.request import GREEDY, Sampling
-from engine.sampling import Noise, draw, warp
+from engine.sampling import Noise, draw, draw_many, warp
 
 INF = math.inf
 GRID = [
@@ -214,3 +214,19 @@ def test_noise_is_uniform_with_53_bits():
     streams = np.vstack([table.T, siblings, np.roll(table[:, 0], 1)])  # the last: the next position's number
     correlation = np.corrcoef(streams) - np.eye(len(streams))
     assert np.abs(correlation).max() < 5 / math.sqrt(20_000)
+
+
+@given(
+    weights=st.lists(st.sampled_from([0.0, 1e-30, 0.1, 0.25, 3.0]), min_size=1, max_size=9).filter(any),
+    uniforms=st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=9),
+)
+def test_many_draws_are_those_of_draw(weights, uniforms):
+    """To the token. Failed without the clamp, at the largest number."""
+    law = torch.tensor(weights)
+    drawn = draw_many(law, torch.tensor([*uniforms, 1 - 2**-53], dtype=torch.float64))
+    assert drawn.tolist() == [draw(law, uniform) for uniform in [*uniforms, 1 - 2**-53]]
+
+
+def test_the_first_numbers_are_those_of_each_position():
+    noise = Noise(5)
+    assert noise.first(200).tolist() == [list(noise.at(position)) for position in range(200)]

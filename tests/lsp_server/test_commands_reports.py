@@ -15,7 +15,7 @@ from engine.config import ConfigError, EngineConfig
 from engine.generation import generate
 from engine.loading import LoadedPair, load
 from engine.pairs import KNOWN_PAIRS
-from engine.proof import Difference, ExactTables, GreedyEquality
+from engine.proof import Difference, Equality, ExactTables
 from engine.request import CompletionRequest
 from lsp_server.cli import main
 from lsp_server.commands import demo, prove
@@ -157,8 +157,8 @@ class TestDoctor:
         ("dtype", "margin", "code"), [("float32", 0.01, 1), ("bfloat16", 0.01, 0), ("bfloat16", 2.0, 1)]
     )
     def test_a_difference_is_ours_unless_it_is_a_tie(self, dtype, margin, code, pair, monkeypatch, capsys):
-        unequal = GreedyEquality(1, 0, 0, 32, 30, 20, 10, (Difference(0, 3, margin),))
-        monkeypatch.setattr(engine.proof, "greedy_equality", lambda *_, **__: unequal)
+        unequal = Equality(1, 0, 0, 32, 30, 20, 10, (Difference(0, 3, margin),))
+        monkeypatch.setattr(engine.proof, "equality", lambda *_, **__: unequal)
         monkeypatch.setattr("lsp_server.commands.doctor.load_pair", lambda config: replace(pair, dtype=dtype))
         assert main(["doctor", "--device", "cpu"]) == code
         assert ("problem  greedy" in capsys.readouterr().out) == bool(code)
@@ -195,14 +195,16 @@ class TestProve:
         assert not err
         for part in ("sampled chain", "[0.20 0.30 0.10]", "identical 1 of 1", "50 completions", "Every bound holds."):
             assert part in out
-        assert out.count("standard errors") == len(engine.proof.PROMPTS)  # one law: the one that was asked for
+        assert out.count("standard errors") == 2 * len(
+            engine.proof.PROMPTS
+        )  # of model and merged; one law: the one that was asked for
         assert picture.read_text().startswith("<?xml")
         assert [config.dtype for config in loaded] == ["float32"]
 
     @pytest.mark.usefixtures("loaded")
     def test_a_bound_that_fails(self, monkeypatch, capsys):
-        unequal = GreedyEquality(1, 0, 1, 32, 30, 20, 10, (Difference(0, 3, 0.5),))
-        monkeypatch.setattr(engine.proof, "greedy_equality", lambda *_, **__: unequal)
+        unequal = Equality(1, 0, 1, 32, 30, 20, 10, (Difference(0, 3, 0.5),))
+        monkeypatch.setattr(engine.proof, "equality", lambda *_, **__: unequal)
         assert main(["prove", "--draws", "1", "--holes", "1"]) == 1
         out = capsys.readouterr().out
         assert "holes: failed" in out

@@ -1,4 +1,6 @@
-"""Greedy equality: on holes cut from real files, speculative decoding gives plain decoding's tokens, one by one."""
+"""Equality on holes cut from real files: speculative decoding gives plain decoding's tokens, one by one; greedily with
+every drafter, and drawn with the same seed where all guesses are certain.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ from engine.decoder import SpeculativeDecoder, Step
 from engine.generation import encode
 from engine.holes import cut
 from engine.loading import LoadedPair
-from engine.request import GREEDY, CompletionRequest
-from engine.sampling import Noise
+from engine.request import GREEDY, CompletionRequest, Sampling
+from engine.sampling import Noise, warp
+
+LIBRARY = Path(sysconfig.get_path("stdlib"))
 
 # What the model sees around a hole, in characters: enough for a real prompt, short enough for a CPU.
 _BEFORE, _AFTER = 1500, 500
@@ -25,11 +29,11 @@ class Difference:
 
     hole: int
     position: int  # of the token, in the completion
-    margin: float  # between the target's two highest logits there
+    margin: float  # between the target's two highest logits there; of a number to the nearest other token, if drawn
 
 
 @dataclass(frozen=True, slots=True)
-class GreedyEquality:
+class Equality:
     """`equal`: holes whose completions agree, decoded past every end token so that all tokens are really compared.
     `equal_to_end`: holes whose completions agree where the model may end them."""
 
@@ -47,32 +51,34 @@ class GreedyEquality:
         return self.equal == self.equal_to_end == self.holes > 0
 
 
-def greedy_equality(
+def equality(
     pair: LoadedPair,
     holes: Sequence[CompletionRequest],
     max_tokens: int = 48,
     report: Callable[[float], None] = lambda fraction: None,
-) -> GreedyEquality:
+    sampling: Sampling = GREEDY,
+) -> Equality:
     """Decodes every hole plainly and with the pair's drafter; `report` hears the fraction that is done.
 
-    Expect equality in float32; in bfloat16 a wider forward may round a tie the other way.
+    Each hole is its own seed. Expect equality in float32, and drawn only of a pair from `with_certain_guesses`; in
+    bfloat16 a wider forward may round a tie the other way.
     """
     if pair.drafter() is None:
         raise ConfigError("draft", "a proof needs guesses to verify; leave out --draft none and --drafter none")
     equal, equal_to_end, compared, steps, differences = 0, 0, 0, list[Step](), list[Difference]()
     for index, hole in enumerate(holes):
-        prompt = encode(pair, replace(hole, sampling=GREEDY, max_tokens=max_tokens)).ids
-        plain, _ = _decode(pair, prompt, max_tokens, speculative=False, ends=False)
-        guessed, cycles = _decode(pair, prompt, max_tokens, speculative=True, ends=False)
-        ended, _ = _decode(pair, prompt, max_tokens, speculative=True, ends=True)
+        request, noise = replace(hole, sampling=sampling, max_tokens=max_tokens), Noise(index)
+        plain, _ = _decode(pair, request, noise, speculative=False, ends=False)
+        guessed, cycles = _decode(pair, request, noise, speculative=True, ends=False)
+        ended, _ = _decode(pair, request, noise, speculative=True, ends=True)
         equal += guessed == plain
         equal_to_end += ended == _until_end(plain, pair.end_tokens)
         if guessed != plain:
-            differences.append(_difference(pair, prompt, index, plain, guessed))
+            differences.append(_difference(pair, request, index, plain, guessed))
         compared += len(plain)
         steps += cycles
         report((index + 1) / len(holes))
-    return GreedyEquality(
+    return Equality(
         holes=len(holes),
         equal=equal,
         equal_to_end=equal_to_end,
@@ -84,14 +90,22 @@ def greedy_equality(
     )
 
 
+def with_certain_guesses(pair: LoadedPair) -> LoadedPair | None:
+    """The pair with those of its sources that do not draw; None if it has none."""
+    if pair.drafter_name in ("none", "model"):
+        return None
+    return replace(pair, draft=None)
+
+
 def _decode(
-    pair: LoadedPair, prompt: Sequence[int], limit: int, *, speculative: bool, ends: bool
+    pair: LoadedPair, request: CompletionRequest, noise: Noise, *, speculative: bool, ends: bool
 ) -> tuple[list[int], list[Step]]:
     """The tokens, and the steps that brought them."""
-    drafter = pair.drafter() if speculative else None
+    drafter = pair.drafter(request) if speculative else None
     end_tokens = pair.end_tokens if ends else frozenset()
-    decoder = SpeculativeDecoder(pair.target, drafter, GREEDY, Noise(0), end_tokens, pair.draft_length)
-    steps = list(decoder.decode(prompt, limit))
+    length = pair.draft_length if pair.drafter_name == "model" else pair.longest_draft
+    decoder = SpeculativeDecoder(pair.target, drafter, request.sampling, noise, end_tokens, length)
+    steps = list(decoder.decode(encode(pair, request).ids, request.max_tokens))
     return [token for step in steps for token in step.tokens], steps
 
 
@@ -100,14 +114,23 @@ def _until_end(tokens: list[int], end_tokens: frozenset[int]) -> list[int]:
     return tokens[: next(ends, len(tokens))]
 
 
-def _difference(pair: LoadedPair, prompt: Sequence[int], hole: int, plain: list[int], guessed: list[int]) -> Difference:
+def _difference(
+    pair: LoadedPair, request: CompletionRequest, hole: int, plain: list[int], guessed: list[int]
+) -> Difference:
     pairs = enumerate(zip(plain, guessed, strict=False))
     position = next((index for index, (ours, theirs) in pairs if ours != theirs), min(len(plain), len(guessed)))
-    first, second = pair.target.logits([*prompt, *plain[:position]])[0].float().topk(2).values.tolist()
-    return Difference(hole, position, first - second)
+    logits = pair.target.logits([*encode(pair, request).ids, *plain[:position]])
+    if request.sampling.greedy:
+        first, second = logits[0].float().topk(2).values.tolist()
+        return Difference(hole, position, first - second)
+    mass = warp(logits, request.sampling)[0].double().cumsum(dim=-1)
+    number = Noise(hole).at(position).target
+    return Difference(hole, position, float((mass / mass[-1] - number).abs().min()))
 
 
 def cut_holes(folder: Path | None = None, count: int = 200, seed: int = 0) -> list[CompletionRequest]:
-    """Requests at holes in the Python files under `folder`, the standard library if None; see `engine.holes.cut`."""
-    holes = cut(Path(sysconfig.get_path("stdlib")) if folder is None else folder, count, seed)
-    return [CompletionRequest(hole.prefix[-_BEFORE:], hole.suffix[:_AFTER], hole.path) for hole in holes]
+    """Requests at holes in the Python files under `folder`, LIBRARY if None; see `engine.holes.cut`."""
+    holes = cut(LIBRARY if folder is None else folder, count, seed)
+    return [
+        CompletionRequest(hole.prefix[-_BEFORE:], hole.suffix[:_AFTER], hole.path, document=hole.path) for hole in holes
+    ]
