@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from torch import Tensor
 
-from engine.runners import Runner
+from engine.runners import FeatureRunner, Runner
 from engine.speculation import ROOT, Draft
 
 _NO_TREE = Draft()
@@ -66,10 +67,15 @@ class CachedModel:
 
     def hidden(self, tokens: Sequence[int], first: int) -> Tensor | None:
         """The last hidden states of `tokens` from index `first` on, [len(tokens) - first, size]; those of guesses that
-        came true are of the forward that judged them. None if one is not computed yet. See `Runner.keep_hidden`."""
+        came true are of the forward that judged them. None if one is not computed yet. See `FeatureRunner`."""
         if self.shared_prefix(tokens) < len(tokens):
             return None
-        return self.runner.hidden(first, len(tokens))
+        return self.features.hidden(first, len(tokens))
+
+    @property
+    def features(self) -> FeatureRunner:
+        """The runner, for those who know that it has features."""
+        return cast(FeatureRunner, self.runner)
 
     def forget(self) -> None:
         """Empties the cache."""

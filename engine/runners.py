@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -28,6 +28,10 @@ class Runner(Protocol):
         """Copies rows to start, start + 1, …; sources rise and none stands before its new place."""
         ...
 
+
+class FeatureRunner(Runner, Protocol):
+    """A runner that has the model's features to show: its last hidden states and its embeddings."""
+
     def keep_hidden(self) -> int:
         """From the next forward on, rows have the last hidden state (what the output embedding is multiplied with) as
         well, and it moves with them. Returns its size. Nothing is kept, and nothing spent, where nobody asks."""
@@ -50,7 +54,8 @@ class WrappedRunner:
     """Another runner, for those that change a part of what it does."""
 
     def __init__(self, inner: Runner) -> None:
-        self._inner = inner
+        # What asks for features has a model that has some.
+        self._inner = cast(FeatureRunner, inner)
         self.window, self.takes_trees = inner.window, inner.takes_trees
 
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
