@@ -11,8 +11,8 @@ demo: $(VENV)/.installed ## the main job on the embedded pair, for a newcomer
 test: lint ## everything CI needs
 	OMP_NUM_THREADS=1 $(BIN)/pytest
 
-test-editors: $(VENV)/.installed ## real Neovim and real VS Code; installs both into .cache
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m editors tests/editors
+test-editors: $(VENV)/.installed ## real Neovim and VS Code, installed into .cache, side by side; Emacs where it is found
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m editors --numprocesses 2 --dist loadfile tests/editors
 
 bench: $(VENV)/.installed ## plain against speculative decoding, side by side
 	$(BIN)/specter bench

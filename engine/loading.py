@@ -133,7 +133,7 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
             "target",
             f"{target_source} has no fill-in-the-middle tokens; choose a code model trained for it (`specter pairs`)",
         ) from None
-    report(1.0, "ready")
+    report(1.0, "loaded")
     context = _CPU_CONTEXT if device.type == "cpu" else _GPU_CONTEXT
     length = _DRAFT_LENGTH if config.draft_length == "auto" else config.draft_length
     return LoadedPair(

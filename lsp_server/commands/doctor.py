@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from engine.config import ConfigError
@@ -43,6 +43,9 @@ class Check:
     fix: str = ""
     blame: Blame = "ours"
 
+    def to_json(self) -> dict[str, str]:
+        return {"name": self.name, "status": self.status, "found": self.found, "fix": self.fix}
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
@@ -58,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
             _print(check)
     problems = [check for check in checks if check.status == "problem"]
     if arguments.json:
-        print(json.dumps({"ok": not problems, "checks": [asdict(check) for check in checks]}))
+        print(json.dumps({"ok": not problems, "checks": [check.to_json() for check in checks]}))
     if problems and all(check.blame == "the user's" for check in problems):
         raise UserError(f"{problems[0].found}; {problems[0].fix}")
     return 1 if problems else 0

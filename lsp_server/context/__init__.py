@@ -13,7 +13,7 @@ from lsp_server import exclusions
 from lsp_server.context.text import normalised
 from lsp_server.documents import Snapshot
 from lsp_server.settings import Settings
-from lsp_server.shape import Shape, language_of, shape_of
+from lsp_server.shape import Shape, language_of, shape_of, telling
 
 if TYPE_CHECKING:  # the engine takes seconds to import
     from engine.config import EngineConfig
@@ -37,7 +37,7 @@ def build(
     return CompletionRequest(
         prefix=normalised(snapshot.prefix) + normalised(typed),
         suffix=normalised(snapshot.suffix),
-        path=exclusions.relative_path(snapshot.uri, folders) or _name(snapshot.uri),
+        path=telling(exclusions.relative_path(snapshot.uri, folders) or _name(snapshot.uri), snapshot.language_id),
         repository=_repository(folders),
         snippets=tuple(snippets),
         sampling=config.sampling,

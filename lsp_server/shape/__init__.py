@@ -10,11 +10,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lsp_server.shape import repeats, stops, tidy
-from lsp_server.shape.languages import Language, language_of
+from lsp_server.shape.languages import Language, language_of, telling
 from lsp_server.shape.place import Place, place_of
 from lsp_server.shape.reading import Reading, Ruling
 
-__all__ = ["RULES", "Language", "Shape", "language_of", "shape_of"]
+__all__ = ["RULES", "Language", "Shape", "language_of", "shape_of", "telling"]
 
 RULES = frozenset(stops.RULES) | {"indent", "space", "overlap", "trail"}
 

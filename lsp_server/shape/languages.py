@@ -66,6 +66,8 @@ _C_UNFINISHED = re.compile(r"(?:[,.=(\[{&|?:+\-*/%<>!~^]|\b(?:else|return|throw|
 _C_OPENER = re.compile(r"\{\s*\Z")
 _PY_GOES_ON = re.compile(r"(?:else|elif|except|finally|case)\b")
 
+_NOTEBOOK = ".ipynb"
+
 PLAIN = Language("plaintext", "prose", ids=("plaintext",), endings=(".txt",), brackets="")
 
 _PYTHON = Language(
@@ -254,7 +256,7 @@ LANGUAGES: tuple[Language, ...] = (
         unfinished=re.compile(r"[{\[:]\s*\Z"),
         grammar="json",
         ids=("json", "jsonc", "json5", "jsonl"),
-        endings=(".json", ".jsonc", ".json5", ".ipynb"),
+        endings=(".json", ".jsonc", ".json5", _NOTEBOOK),
     ),
     Language(
         "yaml",
@@ -280,6 +282,20 @@ def language_of(language_id: str, path: str = "") -> Language:
     known = _BY_ID.get(language_id)
     if known is not None and known is not PLAIN:
         return known
+    return _BY_ENDING.get(_ending(path), PLAIN)
+
+
+def telling(path: str, language_id: str) -> str:
+    """The path with an ending that tells its language: a notebook's says nothing of its cells, and what was never saved
+    has none. Models take the language from the path.
+    """
+    language, ending = language_of(language_id), _ending(path)
+    if language is PLAIN or not path or (ending in _BY_ENDING and ending != _NOTEBOOK):
+        return path
+    return (path[: -len(ending)] if ending == _NOTEBOOK else path) + language.endings[0]
+
+
+def _ending(path: str) -> str:
+    """ ".py", in lower case, or "" """
     name = path.replace("\\", "/").rpartition("/")[2].lower()
-    ending = "." + name.rpartition(".")[2] if "." in name else ""
-    return _BY_ENDING.get(ending, PLAIN)
+    return "." + name.rpartition(".")[2] if "." in name else ""

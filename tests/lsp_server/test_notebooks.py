@@ -53,7 +53,7 @@ async def asked(client: Client, name: str, line: int, character: int) -> tuple[s
     client.request(f"{name}{line}{character}", cell(name), line, character)
     await client.reply(f"{name}{line}{character}")
     request = FakeEngine.made[0].requests[-1]
-    assert request.path == "book.ipynb"
+    assert request.path == ("book.ipynb" if name == "sql" else "book.py")
     return request.prefix, request.suffix
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from shape_rows import ROWS, Row
 
-from lsp_server.shape import RULES, Shape, language_of, shape_of
+from lsp_server.shape import RULES, Shape, language_of, shape_of, telling
 from lsp_server.shape.languages import LANGUAGES
 
 
@@ -67,6 +67,26 @@ def test_the_setting_decides_over_lines(multiline: str, document: str, said: str
 )
 def test_the_language_of_a_document(language_id: str, path: str, name: str) -> None:
     assert language_of(language_id, path).name == name
+
+
+@pytest.mark.parametrize(
+    ("path", "language_id", "shown"),
+    [
+        ("a/plot.ipynb", "python", "a/plot.py"),
+        ("a/plot.ipynb", "markdown", "a/plot.md"),
+        ("a/plot.ipynb", "julia", "a/plot.ipynb"),
+        ("Untitled-1", "typescript", "Untitled-1.ts"),
+        ("a.b/setup", "python", "a.b/setup.py"),
+        ("a.txt", "python", "a.txt"),
+        ("a.h", "cpp", "a.h"),
+        ("A.PY", "python", "A.PY"),
+        ("LICENSE", "plaintext", "LICENSE"),
+        ("Makefile", "makefile", "Makefile"),
+        ("", "python", ""),
+    ],
+)
+def test_a_path_tells_the_language(path: str, language_id: str, shown: str) -> None:
+    assert telling(path, language_id) == shown
 
 
 def test_a_long_document_is_read_near_the_cursor() -> None:

@@ -140,6 +140,19 @@ export class Editor {
     await this.page.waitForTimeout(200);
   }
 
+  /** Opens a notebook and puts the cursor into the cell whose first line is given. */
+  async openNotebook(name, line) {
+    await this.page.keyboard.press("Control+p");
+    await this.page.locator(".quick-input-widget input").first().fill(name);
+    await this.page.locator(".quick-input-list .monaco-list-row", { hasText: name }).first().click();
+    const cell = this.page.locator(".notebook-editor .cell-editor-part .view-line", { hasText: line.replaceAll(" ", "\u00a0") }).first();
+    await until("the cursor is in the cell", async () => {
+      await cell.click({ timeout: 5000 }).catch(() => {});
+      return this.page.evaluate(() => document.activeElement?.closest(".cell-editor-part") != null);
+    });
+    await this.page.waitForTimeout(200); // as in `open`
+  }
+
   async focus() {
     await until("the editor has the focus", async () => {
       if (await this.page.evaluate(() => document.activeElement?.closest(".monaco-editor") != null)) return true;

@@ -170,6 +170,35 @@ const scenarios = {
     assert.ok(stats.cancelled + stats.superseded > 0);
   },
 
+  /** A cell of a notebook is completed as the end of the cells before it; what is accepted is saved in its cell. */
+  async notebook() {
+    const cell = (source, kind = "code") => ({
+      cell_type: kind, metadata: {}, source: source.split(/(?<=\n)/), ...(kind === "code" && { outputs: [], execution_count: null }),
+    });
+    const first = 'import json\n\n\ndef read_settings(path):\n    with open(path, encoding="utf-8") as file:\n        return json.load(file)';
+    const last = "def read_users(path):\n    with open(path";
+    const book = { nbformat: 4, nbformat_minor: 4, metadata: { language_info: { name: "python" } } };
+    const editor = await unready({
+      files: { "book.ipynb": JSON.stringify({ ...book, cells: [cell(first), cell("# Notes", "markdown"), cell(last)] }) },
+    });
+    await editor.waitForStatus("sparkle");
+    await editor.openNotebook("book.ipynb", last.split("\n")[0]);
+    await editor.end();
+    await editor.type(",");
+    await editor.waitForGhost();
+    assert.ok(editor.messages("notebookDocument/didChange").length > 0, "the server knows it as a notebook");
+    await until("the ghost text is complete", async () => (await editor.ghost()) === finalText(editor));
+    const whole = await editor.ghost();
+    assert.match(whole, /encoding="utf-8"/, "as the first cell has it");
+    await editor.shot("notebook");
+    await editor.page.keyboard.press("Tab");
+    await editor.noGhost();
+    await editor.save();
+    const saved = JSON.parse(editor.read("book.ipynb")).cells.map((one) => one.source.join(""));
+    assert.deepEqual(saved.slice(1), ["# Notes", `${last},${whole}`]);
+    assert.deepEqual(editor.errors, []);
+  },
+
   /** Escape sends the rejection; what is on the screen goes, and stays gone. */
   async reject() {
     const editor = await ready({ files: { "reader.py": READER } });

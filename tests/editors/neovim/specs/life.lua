@@ -362,10 +362,13 @@ if vim.lsp.inline_completion then
     ]])
     nvim:edit({ '' })
     nvim:lua([[vim.bo.filetype = 'python']])
+    eventually(function() -- Neovim asks when text changes: what was typed before the server came is not asked about
+      return nvim:lua([[return #vim.lsp.get_clients({ bufnr = 0, method = 'textDocument/inlineCompletion' })]]) > 0
+    end, 'the server')
     nvim:type('ia')
     eventually(function()
       return nvim:screen()[1] == 'ab'
-    end, 'its ghost text', 15000)
+    end, 'its ghost text')
     nvim:lua([[vim.lsp.inline_completion.get()]])
     eventually(function()
       return nvim:lines()[1] == 'ab'
