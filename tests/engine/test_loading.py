@@ -236,7 +236,7 @@ def test_progress_is_reported(checkpoint: Path) -> None:
     load(config, lambda fraction, what: reports.append((fraction, what)))
     fractions = [fraction for fraction, _ in reports]
     assert fractions == sorted(fractions)
-    assert reports[-1] == (1.0, "ready")
+    assert reports[-1] == (1.0, "loaded")
 
 
 HOLES = [
