@@ -11,7 +11,7 @@ from engine.request import Mode, Sampling
 
 Device = Literal["auto", "cuda", "cpu"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-DrafterName = Literal["auto", "none", "model", "lookup", "workspace", "merged"]
+DrafterName = Literal["auto", "none", "model", "lookup", "workspace", "merged", "heads", "blockwise", "eagle"]
 
 EMBEDDED, AUTO = "embedded", "auto"  # pairs
 
@@ -29,7 +29,7 @@ class EngineConfig:
     """Which models run where, and the defaults of a completion. Raises ConfigError on a value that cannot work.
 
     `target` and `draft` are checkpoint folders, GGUF files or model ids and override `pair`; `draft` "none" decodes
-    plainly. `draft_length` is the most guesses a cycle.
+    plainly. `draft_length` is the most guesses a cycle. `heads` and `eagle` are files of trained drafters.
     """
 
     pair: str = EMBEDDED
@@ -46,6 +46,8 @@ class EngineConfig:
     seed: int | None = None
     max_tokens: int = 64
     draft_length: int | Literal["auto"] = "auto"
+    heads: str | None = None
+    eagle: str | None = None
 
     def __post_init__(self) -> None:
         for key, choices in (("device", Device), ("dtype", Dtype), ("drafter", DrafterName), ("mode", Mode)):
@@ -70,6 +72,10 @@ class EngineConfig:
             self.draft_length,
             "use 'auto' or a whole number from 0 to 32",
         )
+        for key, kinds in (("heads", ("heads", "blockwise")), ("eagle", ("eagle",))):
+            if self.drafter in kinds and not getattr(self, key):
+                fix = f"give a file with --{key}; `specter train {key} DIR --out FILE` makes one"
+                raise ConfigError("drafter", f"{self.drafter!r} needs trained {key}; {fix}")
         _require(bool(self.pair), "pair", self.pair, "see `specter pairs` for the names")
 
     @property

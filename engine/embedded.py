@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal, NamedTuple, cast
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
@@ -23,6 +24,12 @@ class Int8Weight(NamedTuple):
 
     rows: Tensor  # [out, in] int8
     scales: Tensor  # [out] float32
+
+    @classmethod
+    def of(cls, matrix: Tensor) -> Int8Weight:
+        """The nearest to a float matrix."""
+        scales = matrix.abs().amax(dim=1).clamp(min=1e-12) / 127
+        return cls((matrix / scales[:, None]).round().to(torch.int8), scales)
 
     def dequantised(self) -> Tensor:
         """[out, in] float32"""

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import torch
+from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 from engine import embedded
 from engine.config import AUTO, EMBEDDED, ConfigError, DrafterName, EngineConfig
 from engine.costs import Costs
 from engine.devices import device_for
-from engine.drafters import Drafter
+from engine.drafters import Drafter, trained
+from engine.drafters.eagle import EagleDrafter, EagleHead
+from engine.drafters.heads import Heads, HeadsDrafter
 from engine.drafters.lookup import LookupDrafter
 from engine.drafters.merged import MergedDrafter
 from engine.drafters.small_model import SmallModelDrafter
 from engine.drafters.surroundings import Markers
 from engine.drafters.workspace import WorkspaceDrafter
 from engine.fast_llama import FastLlamaRunner
+from engine.identity import identity
 from engine.local_models import is_here
 from engine.model import CachedModel, vocabulary_size
 from engine.pairs import KnownPair, fitting, known_pair
@@ -55,6 +60,9 @@ class LoadedPair:
     policy: DraftPolicy | None  # None: always that many
     context: int  # most tokens of prompt and completion together
     longest_draft: int = 8  # with a policy
+    heads: Heads | None = None
+    eagle: EagleHead | None = None
+    target_source: str = ""
     workspace: WorkspaceIndex = field(default_factory=WorkspaceIndex, repr=False)
     recent: deque[list[int]] = field(default_factory=lambda: deque(maxlen=_RECENT), repr=False)  # last completions
 
@@ -101,6 +109,10 @@ class LoadedPair:
                 return workspace
             case "model":
                 return model
+            case "heads" | "blockwise" if self.heads is not None:
+                return HeadsDrafter(self.heads, self.target, tree=self.drafter_name == "heads")
+            case "eagle" if self.eagle is not None:
+                return EagleDrafter(self.eagle, self.target)
             case "merged" if model is not None and request is not None and request.sampling.repeatable:
                 # What draws of the model give depends on what was guessed beside them, and so on other files.
                 return MergedDrafter(LookupDrafter(markers), None, model)
@@ -118,6 +130,7 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
     chosen = best_pair_here(device) if config.target is None and config.pair == AUTO else None
     name, target_source, draft_source = sources(config, chosen)
     report(0.0, f"loading {name}")
+    files = _trained(config, target_source)
     loader = _Loader(config, device)
     target, tokenizer = loader.model("target", target_source)
     ends = loader.ends
@@ -149,7 +162,17 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
         policy=DraftPolicy(_costs(device, loader.dtype_name)) if config.draft_length == "auto" else None,
         context=min(context, target.window),
         longest_draft=_CPU_LONGEST if device.type == "cpu" else _GPU_LONGEST,
+        heads=Heads.load(*files["heads"], target) if "heads" in files else None,
+        eagle=EagleHead.load(*files["eagle"], target) if "eagle" in files else None,
+        target_source=target_source,
     )
+
+
+def _trained(config: EngineConfig, target: str) -> dict[trained.Kind, tuple[Path, dict[str, Tensor]]]:
+    """The files of trained drafters, read before the models are loaded: what is wrong with them is said at once."""
+    given: dict[trained.Kind, str | None] = {"heads": config.heads, "eagle": config.eagle}
+    paths = {kind: Path(file).expanduser() for kind, file in given.items() if file}
+    return {kind: (path, trained.read(kind, path, identity(target))) for kind, path in paths.items()}
 
 
 def best_pair_here(device: torch.device) -> KnownPair:
@@ -175,6 +198,8 @@ def better_pair(than: str) -> KnownPair | None:
 
 
 def _drafter_name(config: EngineConfig, draft: CachedModel | None) -> DrafterName:
+    if config.drafter == "auto" and (config.eagle or config.heads):
+        return "eagle" if config.eagle else "heads"
     if config.drafter == "auto":
         return "none" if draft is None and config.draft == "none" else "merged"
     return config.drafter

@@ -27,6 +27,10 @@ _log = logging.getLogger(__name__)
 _PER_REQUEST = ("mode", "temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
 
 
+# Fields that name files of trained drafters: a bad one costs speed, never the completions.
+_TRAINED = ("heads", "eagle")
+
+
 class Parts(NamedTuple):
     """What this file needs of the engine package."""
 
@@ -193,9 +197,8 @@ class EngineHost:
             await self._close_engine()
             assert self._parts is not None, "configure() imports first"
             try:
-                self._engine = self._parts.engine(config)
-                await self._engine.load(self._report)
-                self._be(Health("ready"))
+                left_out = await self._load_engine(config)
+                self._be(Health("ready", left_out))
             except self._parts.config_error as error:
                 self._be(Health("error", str(error)))
             except Exception as error:
@@ -204,6 +207,23 @@ class EngineHost:
                 _log.error("the models could not be loaded (%s)", type(error).__name__)
                 _log.debug("the models could not be loaded", exc_info=error)
                 self._be(Health("error", f"the models could not be loaded ({type(error).__name__})"))
+
+    async def _load_engine(self, config: EngineConfig) -> str:
+        """Returns what was wrong with files of trained drafters; the engine completes without those."""
+        assert self._parts is not None
+        complaints = list[str]()
+        while True:
+            try:
+                self._engine = self._parts.engine(config)
+                await self._engine.load(self._report)
+                return "; ".join(complaints)
+            except self._parts.config_error as error:
+                if getattr(config, error.key, None) is None or error.key not in _TRAINED:
+                    raise
+                _log.warning("%s", error)
+                complaints.append(str(error))
+                await self._close_engine()
+                config = config.replace(**{error.key: None}, drafter="auto")
 
     def _abandon_load(self) -> None:
         """The models that are being loaded, and may have to be downloaded first, are not wanted any more."""

@@ -80,6 +80,8 @@ _SETTINGS: dict[str, _Setting] = {
     "temperature": _Setting(_number, "a number from 0 to 100", "engine.temperature"),
     "topP": _Setting(_number, "a number above 0, up to 1", "engine.top_p"),
     "seed": _Setting(_count, "a whole number", "engine.seed"),
+    "heads": _Setting(_text, "a file that `specter train heads` wrote", "engine.heads"),
+    "eagle": _Setting(_text, "a file that `specter train eagle` wrote", "engine.eagle"),
     "maxTokens": _Setting(_count, "a whole number", "engine.max_tokens"),
     "deadlineMs": _Setting(_within(1, 600_000), "milliseconds, a whole number from 1 to 600000", "deadline_ms"),
     "debounceMs": _Setting(

@@ -57,6 +57,8 @@ _OPTIONS = {
     "seed": _Option("N", whole, "makes sampled text repeatable"),
     "max_tokens": _Option("N", whole, "the longest completion"),
     "draft_length": _Option("auto|N", _length, "guesses a cycle"),
+    "heads": _Option("FILE", str, "trained heads for --drafter heads and blockwise, see `specter train heads`"),
+    "eagle": _Option("FILE", str, "a trained head for --drafter eagle, see `specter train eagle`"),
 }
 _OF_SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 

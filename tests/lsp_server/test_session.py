@@ -78,6 +78,26 @@ async def test_models_that_cannot_load_are_a_status(monkeypatch: pytest.MonkeyPa
     assert await complete(client, 3)
 
 
+async def test_a_bad_file_of_heads_costs_the_drafter_not_the_completions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to fail: an error like any other, and no suggestion any more."""
+    load = FakeEngine.load
+
+    async def load_without_heads(engine: FakeEngine, report: Any) -> None:
+        for key in ("heads", "eagle"):
+            if getattr(engine.config, key):
+                raise ConfigError(key, "it is damaged; train another")
+        await load(engine, report)
+
+    monkeypatch.setattr(FakeEngine, "load", load_without_heads)
+    client = await Client().greet({"heads": "bad", "eagle": "bad", "target": "/a"})
+    await client.until(lambda: states(client)[-1:] == ["ready"])
+    message = client.of("specter/status")[-1]["message"]
+    assert message == "heads: it is damaged; train another; eagle: it is damaged; train another"
+    assert FakeEngine.made[-1].config == EngineConfig(target="/a")
+    client.open(URI, "")
+    assert await complete(client, 1)
+
+
 async def test_a_load_that_is_not_wanted_any_more_is_not_waited_for() -> None:
     """Seen to fail: with the other pair's download still on, settings changed back waited for its end."""
 
