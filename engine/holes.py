@@ -43,6 +43,16 @@ def cut(folder: Path, count: int, seed: int, suffixes: Sequence[str] = (".py",))
     return holes
 
 
+def some_hole(name: str, text: str, rng: random.Random) -> Hole | None:
+    """A line or a block of one text; None if it has none."""
+    kind: Kind = "line" if rng.random() < 0.5 else "block"
+    span = _line(text, rng) if kind == "line" else _block(text, rng)
+    if span is None:
+        return None
+    start, end = span
+    return Hole(name, kind, text[:start], text[start:end], text[end:])
+
+
 def source_files(folder: Path, suffixes: Sequence[str] = SOURCE) -> list[Path]:
     """In a fixed order."""
     return sorted(path for path in folder.rglob("*") if path.suffix in suffixes and _is_source(path, folder))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,6 +18,7 @@ from engine.config import ConfigError
 Kind = Literal["heads", "eagle"]
 
 FORMAT = "1"
+_NOTES = "specter"  # one entry: several would be written in any order, and equal files would differ
 
 
 def read(kind: Kind, path: Path, target: str) -> dict[str, Tensor]:
@@ -29,15 +31,15 @@ def read(kind: Kind, path: Path, target: str) -> dict[str, Tensor]:
         raise ConfigError(kind, f"{path} is no file; {fix}")
     try:
         with safe_open(path, "pt") as file:
-            notes = file.metadata() or {}
+            notes = file_notes(file)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (OSError, SafetensorError):
         raise ConfigError(kind, f"{path} is damaged or no safetensors file; {fix}") from None
-    if notes.get("specter") != kind or notes.get("format") != FORMAT:
+    if notes.get("kind") != kind or notes.get("format") != FORMAT:
         raise ConfigError(kind, f"{path} holds no {kind} of this version of specter; {fix}")
     if notes.get("target") != target:
         name = notes.get("target_name", "unknown")
-        raise ConfigError(kind, f"{path} was trained for another target ({name[:80]}); {fix} for this one")
+        raise ConfigError(kind, f"{path} was trained for another target ({str(name)[:80]}); {fix} for this one")
     if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
         raise ConfigError(kind, f"{path} is damaged: its weights are not numbers; {fix}")
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
@@ -45,7 +47,7 @@ def read(kind: Kind, path: Path, target: str) -> dict[str, Tensor]:
 
 def write(kind: Kind, path: Path, target: str, target_name: str, tensors: Mapping[str, Tensor]) -> None:
     """Whole or not at all; floating tensors in bfloat16. Raises OSError."""
-    notes = {"specter": kind, "format": FORMAT, "target": target, "target_name": target_name}
+    notes = {"kind": kind, "format": FORMAT, "target": target, "target_name": target_name}
     stored = {
         name: (tensor.detach().bfloat16() if tensor.is_floating_point() else tensor).cpu().contiguous()
         for name, tensor in tensors.items()
@@ -53,11 +55,20 @@ def write(kind: Kind, path: Path, target: str, target_name: str, tensors: Mappin
     save_atomically(path, stored, notes)
 
 
-def save_atomically(path: Path, tensors: dict[str, Tensor], notes: dict[str, str]) -> None:
+def file_notes(file: Any) -> dict[str, Any]:
+    """What `save_atomically` noted in an open file; {} in one that is not ours."""
+    try:
+        notes = json.loads((file.metadata() or {}).get(_NOTES, "{}"))
+    except ValueError:
+        return {}
+    return notes if isinstance(notes, dict) else {}
+
+
+def save_atomically(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
     """A reader sees the old file or the new one, also after a crash. Raises OSError."""
     part = path.with_name(path.name + ".part")
     try:
-        save_file(tensors, part, notes)
+        save_file(tensors, part, {_NOTES: json.dumps(notes, sort_keys=True)})
         with part.open("rb+") as file:
             os.fsync(file.fileno())
         part.replace(path)

@@ -12,7 +12,7 @@ import pytest
 
 from lsp_server.cli import main
 
-COMMANDS = ("serve", "complete", "demo", "bench", "evaluate", "prove", "doctor", "pairs", "export")
+COMMANDS = ("serve", "complete", "demo", "bench", "evaluate", "prove", "train", "doctor", "pairs", "export")
 
 
 def lines(text: str) -> list[str]:
