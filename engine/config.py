@@ -30,6 +30,8 @@ class EngineConfig:
 
     `target` and `draft` are checkpoint folders, GGUF files or model ids and override `pair`; `draft` "none" decodes
     plainly. `draft_length` is the most guesses a cycle. `heads` and `eagle` are files of trained drafters.
+    `cache_mb` (2^20 bytes) is for keys and values of documents that were completed before and are not now; "auto" is
+    128 on a CPU and 2048 on a GPU, 0 keeps the latest document's only.
     """
 
     pair: str = EMBEDDED
@@ -48,6 +50,7 @@ class EngineConfig:
     draft_length: int | Literal["auto"] = "auto"
     heads: str | None = None
     eagle: str | None = None
+    cache_mb: int | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
         for key, choices in (("device", Device), ("dtype", Dtype), ("drafter", DrafterName), ("mode", Mode)):
@@ -76,6 +79,12 @@ class EngineConfig:
             if self.drafter in kinds and not getattr(self, key):
                 fix = f"give a file with --{key}; `specter train {key} DIR --out FILE` makes one"
                 raise ConfigError("drafter", f"{self.drafter!r} needs trained {key}; {fix}")
+        _require(
+            self.cache_mb == "auto" or (_is_count(self.cache_mb) and self.cache_mb < 2**20),
+            "cache_mb",
+            self.cache_mb,
+            "use 'auto' or a whole number of megabytes below 2^20, 0 for none",
+        )
         _require(bool(self.pair), "pair", self.pair, "see `specter pairs` for the names")
 
     @property

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.embedded import Int8Weight
-from engine.runners import tree_layout
+from engine.runners import Rows, tree_layout
 
 # Above this width a product is bound by arithmetic, and dequantising once to float32 is cheaper (AVX2 and AVX-512).
 _INT8_WIDTH = 24
@@ -102,6 +102,17 @@ class FastLlamaRunner:
         else:
             rows = self._head[index]
         return lambda hidden: product(hidden, rows)
+
+    @torch.inference_mode()
+    def read_rows(self, start: int, end: int) -> Rows:
+        kept = (self._rows,) if self._hidden is None else (self._rows, self._hidden)
+        return tuple(part[..., start:end, :].clone() for part in kept)
+
+    @torch.inference_mode()
+    def write_rows(self, rows: Rows, start: int) -> None:
+        for part, copy in zip((self._rows, self._hidden), rows, strict=False):
+            if part is not None:
+                part[..., start : start + copy.shape[-2], :] = copy
 
     def _mask(self, visible: Tensor) -> Tensor:
         """What to add to the scores, [queries, rows].

@@ -29,6 +29,7 @@ from engine.local_models import is_here
 from engine.model import CachedModel, vocabulary_size
 from engine.pairs import KnownPair, fitting, known_pair
 from engine.policy import DraftPolicy
+from engine.prefix_store import PrefixStore
 from engine.prompt import PromptBuilder, Tokenizer
 from engine.record import Completion
 from engine.request import CompletionRequest
@@ -41,6 +42,8 @@ _DRAFT_LENGTH = 3
 # A longer prompt costs a CPU more time to the first text than it gains in quality.
 _CPU_CONTEXT, _GPU_CONTEXT = 1024, 8192
 _CPU_LONGEST, _GPU_LONGEST = 8, 16  # guesses that a policy may find worth their place
+# Of documents that are not at hand: five full prompts of the embedded pair, and of a 7B model four.
+_CPU_CACHE_MB, _GPU_CACHE_MB = 128, 2048
 _RECENT, _RECENT_CONTEXT = 4, 80  # completions, and characters before each
 
 
@@ -148,6 +151,11 @@ def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
         ) from None
     report(1.0, "loaded")
     context = _CPU_CONTEXT if device.type == "cpu" else _GPU_CONTEXT
+    if cache := _cache_bytes(config, device):
+        store = PrefixStore(cache)
+        for model in (target, draft):
+            if model is not None:
+                model.shelf = store.shelf()
     length = _DRAFT_LENGTH if config.draft_length == "auto" else config.draft_length
     return LoadedPair(
         name=name,
@@ -195,6 +203,11 @@ def better_pair(than: str) -> KnownPair | None:
     if best is None or is_here(best) or (than != EMBEDDED and known_pair(than).target.billions >= best.target.billions):
         return None
     return best
+
+
+def _cache_bytes(config: EngineConfig, device: torch.device) -> int:
+    default = _CPU_CACHE_MB if device.type == "cpu" else _GPU_CACHE_MB
+    return (default if config.cache_mb == "auto" else config.cache_mb) * 2**20
 
 
 def _drafter_name(config: EngineConfig, draft: CachedModel | None) -> DrafterName:

@@ -7,10 +7,13 @@ from typing import cast
 
 from torch import Tensor
 
+from engine.prefix_store import Shelf, common_prefix
 from engine.runners import FeatureRunner, Runner
 from engine.speculation import ROOT, Draft
 
 _NO_TREE = Draft()
+# Rows that are worth a place in the store, or a look into it: fewer are computed as fast.
+_LEAST_KEPT = 32
 
 
 def vocabulary_size(vocabulary: Mapping[str, int]) -> int:
@@ -24,12 +27,14 @@ class CachedModel:
 
     A call keeps the longest common prefix of what is there and its own tokens and computes the rest. Rejecting a
     draft, following a keystroke and keeping a draft model in step are all "the next call has other tokens": no caller
-    rolls anything back or commits anything. `vocab` is the number of ids the tokenizer knows: rows of a padded
-    embedding beyond it do not exist for the caller.
+    rolls anything back or commits anything. What another document would overwrite goes to the shelf, if there is one,
+    and comes back from there when it is asked for again. `vocab` is the number of ids the tokenizer knows: rows of a
+    padded embedding beyond it do not exist for the caller.
     """
 
-    def __init__(self, runner: Runner, vocab: int) -> None:
+    def __init__(self, runner: Runner, vocab: int, shelf: Shelf | None = None) -> None:
         self.runner = runner
+        self.shelf = shelf
         self.vocab = vocab
         self.cached: list[int] = []
         self._guesses = _NO_TREE
@@ -43,9 +48,10 @@ class CachedModel:
         """How many leading tokens are cached already, guesses of the last call that came true included."""
         known = len(self.cached)
         if list(tokens[:known]) == self.cached:  # within a completion always, and this compares in C
-            return known + self._commit_guesses(tokens[known:])
-        pairs = zip(self.cached, tokens, strict=False)
-        return next((place for place, (ours, theirs) in enumerate(pairs) if ours != theirs), len(tokens))
+            known += self._commit_guesses(tokens[known:])
+        else:
+            known = common_prefix(self.cached, tokens)
+        return known if self.shelf is None else self._switch(self.shelf, tokens, known)
 
     def logits(self, tokens: Sequence[int], tail: int = 1, guesses: Draft = _NO_TREE) -> Tensor:
         """Logits after each of the last `tail` of `tokens` and after each guess that continues them.
@@ -78,8 +84,10 @@ class CachedModel:
         return cast(FeatureRunner, self.runner)
 
     def forget(self) -> None:
-        """Empties the cache."""
+        """Empties the cache, the shelf with it."""
         self.cached, self._guesses = [], _NO_TREE
+        if self.shelf is not None:
+            self.shelf.clear()
 
     def _extend(self, tokens: Sequence[int], keep: int, tail: int, guesses: Draft) -> Tensor:
         self.cached, self._guesses = list(tokens[:keep]), _NO_TREE  # true even if the forward raises half way
@@ -87,6 +95,23 @@ class CachedModel:
         logits = self.runner.forward([*tokens[keep:], *guesses.tokens], keep, tail + len(guesses), parents)
         self.cached, self._guesses = list(tokens), guesses
         return logits[:, : self.vocab]
+
+    def _switch(self, shelf: Shelf, tokens: Sequence[int], known: int) -> int:
+        """Puts what is there away if most of it is about to be lost, and takes out what the tokens share with more of
+        what was put away; returns how many of them are cached then."""
+        lost = len(self.cached) - known
+        if lost >= _LEAST_KEPT and lost > len(self.cached) // 2:
+            shelf.put(self.cached, self.runner.read_rows)
+        if len(tokens) - known < _LEAST_KEPT:
+            return known
+        kept = shelf.match(tokens)
+        if kept - known < _LEAST_KEPT:
+            return known
+        self.cached, self._guesses = self.cached[:known], _NO_TREE  # true even if a copy fails half way
+        for place, rows in shelf.rows(tokens, known, kept):
+            self.runner.write_rows(rows, place)
+        self.cached = list(tokens[:kept])
+        return kept
 
     def _commit_guesses(self, tokens: Sequence[int]) -> int:
         """Makes the guessed path that `tokens` take part of the cache; returns its length."""

@@ -8,6 +8,9 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
+# Copies of keys and values of one place after another: [..., positions, size] each, as many as the runner has buffers.
+Rows = tuple[Tensor, ...]
+
 
 class Runner(Protocol):
     """A model with a row of keys and values for each position, all of which can be overwritten at any time."""
@@ -26,6 +29,14 @@ class Runner(Protocol):
 
     def move_rows(self, sources: Sequence[int], start: int) -> None:
         """Copies rows to start, start + 1, …; sources rise and none stands before its new place."""
+        ...
+
+    def read_rows(self, start: int, end: int) -> Rows:
+        """A copy of the rows from `start` to `end`, all of which were computed; hidden states that are kept, too."""
+        ...
+
+    def write_rows(self, rows: Rows, start: int) -> None:
+        """Puts such a copy into the rows from `start` on."""
         ...
 
 
@@ -63,6 +74,12 @@ class WrappedRunner:
 
     def move_rows(self, sources: Sequence[int], start: int) -> None:
         self._inner.move_rows(sources, start)
+
+    def read_rows(self, start: int, end: int) -> Rows:
+        return self._inner.read_rows(start, end)
+
+    def write_rows(self, rows: Rows, start: int) -> None:
+        self._inner.write_rows(rows, start)
 
     def keep_hidden(self) -> int:
         return self._inner.keep_hidden()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
-from engine.runners import tree_layout
+from engine.runners import Rows, tree_layout
 
 _GROWTH = 512  # rows; buffers grow by doubling from here
 
@@ -93,6 +93,26 @@ class TransformersRunner:
         weight: Tensor = self._model.get_output_embeddings().weight.detach()
         return weight
 
+    @torch.inference_mode()
+    def read_rows(self, start: int, end: int) -> Rows:
+        kept = [part for layer in self._filled for part in (layer.keys, layer.values)]
+        if self._hidden is not None:
+            kept.append(self._hidden.rows)
+        return tuple(part[..., start:end, :].clone() for part in kept)
+
+    @torch.inference_mode()
+    def write_rows(self, rows: Rows, start: int) -> None:
+        for layer, keys, values in zip(self._filled, rows[::2], rows[1::2], strict=False):
+            layer.length = start
+            layer.update(keys, values)
+        if self._hidden is not None:
+            self._hidden.put(rows[-1], start)
+
+    @property
+    def _filled(self) -> list[Any]:
+        """Layers that have rows: some models share those of one layer among several."""
+        return [rows for rows in self._rows if rows.keys is not None]
+
 
 def _refuse_recurrent(model: Any, config: Any) -> None:
     recurrent = sorted(_kinds(config) - {"full_attention", "sliding_attention", "chunked_attention"})
@@ -115,13 +135,13 @@ class _HiddenRows:
     @contextmanager
     def listening(self, model: Any, start: int) -> Iterator[None]:
         """Keeps those of one forward. What the body gives is what the head reads, and of every row."""
-        hook = model.base_model.register_forward_hook(lambda module, inputs, output: self._put(output[0][0], start))
+        hook = model.base_model.register_forward_hook(lambda module, inputs, output: self.put(output[0][0], start))
         try:
             yield
         finally:
             hook.remove()
 
-    def _put(self, new: Tensor, start: int) -> None:
+    def put(self, new: Tensor, start: int) -> None:
         end = start + len(new)
         if self.rows is None or end > len(self.rows):
             grown = new.new_zeros(max(_GROWTH, 1 << (end - 1).bit_length()), new.shape[-1])

@@ -76,6 +76,7 @@ _SETTINGS: dict[str, _Setting] = {
     "target": _Setting(_text, "a checkpoint folder, a GGUF file or a model id", "engine.target"),
     "draft": _Setting(_text, 'a checkpoint folder, a GGUF file, a model id or "none"', "engine.draft"),
     "device": _Setting(_text, '"auto", "cuda" or "cpu"', "engine.device"),
+    "cacheMb": _Setting(_count, "megabytes, a whole number", "engine.cache_mb"),
     "mode": _Setting(_text, '"greedy" or "sampled"', "engine.mode"),
     "temperature": _Setting(_number, "a number from 0 to 100", "engine.temperature"),
     "topP": _Setting(_number, "a number above 0, up to 1", "engine.top_p"),

@@ -59,6 +59,7 @@ _OPTIONS = {
     "draft_length": _Option("auto|N", _length, "guesses a cycle"),
     "heads": _Option("FILE", str, "trained heads for --drafter heads and blockwise, see `specter train heads`"),
     "eagle": _Option("FILE", str, "a trained head for --drafter eagle, see `specter train eagle`"),
+    "cache_mb": _Option("auto|N", _length, "memory for documents completed before, in megabytes; 128, on a GPU 2048"),
 }
 _OF_SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 

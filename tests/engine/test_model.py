@@ -13,12 +13,14 @@ from toys import TableRunner
 
 from engine.fast_llama import FastLlamaRunner
 from engine.model import CachedModel
-from engine.runners import Runner
+from engine.prefix_store import PrefixStore, _nodes
+from engine.runners import Rows, Runner
 from engine.speculation import Draft
 from engine.transformers_runner import TransformersRunner
 
 VOCABULARY = 48
 TOLERANCE = 1e-4
+BUDGET = 60_000  # bytes; 117 rows of a tiny model, so that documents come and go
 
 
 def runner_over(kind: str) -> Runner:
@@ -79,8 +81,10 @@ class Editing(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model = CachedModel(runner_over(self.kind), VOCABULARY)
+        self.store = PrefixStore(BUDGET)
+        self.model = CachedModel(runner_over(self.kind), VOCABULARY, self.store.shelf())
         self.text = [1, 2, 3]
+        self.documents: list[list[int]] = []
         self.called = False
 
     def fresh(self, tokens: list[int], tail: int) -> Tensor:
@@ -139,6 +143,21 @@ class Editing(RuleBasedStateMachine):
     def open_another_document(self, tokens: list[int]) -> None:
         self.text = tokens
         self.complete(Draft())
+
+    @rule(data=st.data(), size=st.integers(60, 100))
+    def go_to_a_long_document(self, data: st.DataObject, size: int) -> None:
+        """A new one, one from before, or one that begins like it and goes on otherwise."""
+        seed = data.draw(st.integers(0, 3))
+        self.documents.append([(seed + place * (seed + 3)) % VOCABULARY for place in range(size)])
+        text = data.draw(st.sampled_from(self.documents))
+        kept = data.draw(st.integers(1, len(text)))
+        self.text = data.draw(st.sampled_from([text, [*text[:kept], 5, 6, 7], text[:kept]]))
+        self.complete(Draft())
+
+    @invariant()
+    def the_store_keeps_its_budget_and_counts_right(self) -> None:
+        held = [node for root in self.store._roots for node in _nodes(root)]
+        assert self.store.bytes == sum(node.bytes for node in held) <= BUDGET
 
     @rule(guesses=some)
     def fail_half_way(self, guesses: list[int]) -> None:
@@ -221,3 +240,82 @@ def test_guesses_are_lost_if_their_rows_cannot_be_moved() -> None:
 def test_rows_of_a_padded_embedding_do_not_exist() -> None:
     runner = TableRunner(rows=48)
     assert CachedModel(runner, 37).logits([1, 2, 3]).shape == (1, 37)
+
+
+def stored_model(budget: int) -> tuple[TableRunner, CachedModel, PrefixStore]:
+    runner, store = TableRunner(), PrefixStore(budget)
+    return runner, CachedModel(runner, runner.table.shape[1], store.shelf()), store
+
+
+def document(seed: int, length: int = 100) -> list[int]:
+    return [(seed * 7 + place * (seed + 1)) % 37 for place in range(length)]
+
+
+def test_going_back_to_a_document_computes_only_what_is_new() -> None:
+    """Seen to fail: `_switch` that never puts away; one that never takes out."""
+    runner, model, _ = stored_model(1 << 20)
+    for seed in (1, 2, 3):
+        model.logits(document(seed))
+    runner.calls.clear()
+    for seed in (1, 2, 3):
+        text = [*document(seed), 5, 6]
+        assert model.shared_prefix(text[:-1]) == 100  # what a completion reports as reused
+        torch.testing.assert_close(model.logits(text)[0], runner.law(text))
+    assert runner.calls == [(2, 100)] * 3
+
+
+def test_the_least_recently_used_document_goes_first() -> None:
+    """Seen to fail: `rows` that does not renew `used`; eviction of the newest."""
+    runner, model, store = stored_model(2 * 100 * 8 + 8)
+    for seed in (1, 2, 1, 3, 4):  # put away: 1, 2, 1 again, 3
+        model.logits(document(seed))
+    runner.calls.clear()
+    assert store.bytes == 2 * 100 * 8
+    assert [model.shelf.match(document(seed)) for seed in (1, 2, 3)] == [100, 0, 100]
+
+
+def test_documents_that_begin_alike_share_their_rows() -> None:
+    """Seen to fail: `put` that always begins at the root."""
+    _, model, store = stored_model(1 << 20)
+    header = document(1, 60)
+    for seed in (2, 3, 4):
+        model.logits([*header, *document(seed)])
+    model.logits(document(5))
+    assert store.bytes == (60 + 3 * 100) * 8
+
+
+def test_typing_on_puts_nothing_away() -> None:
+    """A keystroke in the middle of a prompt loses what is behind it: no document, and not worth a copy each time."""
+    _, model, store = stored_model(1 << 20)
+    for typed in range(20):
+        model.logits([*document(1, 60), *range(typed), *document(2, 40)])
+    assert store.bytes == 0
+
+
+def test_a_copy_that_fails_half_way_leaves_nothing_wrong() -> None:
+    """Seen to fail: `cached` set before the copies."""
+    runner, model, _ = stored_model(1 << 20)
+    for seed in (1, 2):
+        model.logits(document(seed))
+    write = runner.write_rows
+
+    def failing(rows: Rows, start: int) -> None:
+        write((rows[0][:50],), start)
+        runner.write_rows = write
+        raise MemoryError
+
+    runner.write_rows = failing
+    with pytest.raises(MemoryError):
+        model.logits([*document(1), 4])
+    for seed in (1, 2):
+        torch.testing.assert_close(model.logits([*document(seed), 4])[0], runner.law([*document(seed), 4]))
+
+
+def test_forgetting_empties_the_shelf() -> None:
+    _, model, store = stored_model(1 << 20)
+    for seed in (1, 2):
+        model.logits(document(seed))
+    assert store.bytes
+    model.forget()
+    assert store.bytes == 0
+    assert model.shared_prefix(document(1)) == 0

@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.loading import LoadedPair
 from engine.model import CachedModel
 from engine.prompt import PromptBuilder
+from engine.runners import Rows
 from engine.speculation import ROOT
 
 MARKERS = ("<|endoftext|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|file_sep|>")
@@ -54,6 +55,14 @@ class TableRunner:
 
     def move_rows(self, sources: Sequence[int], start: int) -> None:
         self._past[start : start + len(sources)] = [self._past[source] for source in sources]
+
+    def read_rows(self, start: int, end: int) -> Rows:
+        assert end <= len(self._past), "a row is missing"
+        return (torch.tensor(self._past[start:end])[:, None],)
+
+    def write_rows(self, rows: Rows, start: int) -> None:
+        assert start <= len(self._past), "a row is missing"
+        self._past[start:] = rows[0][:, 0].tolist()
 
     def law(self, tokens: Iterable[int]) -> Tensor:
         """The logits after `tokens`, from nothing but them. [rows]"""
