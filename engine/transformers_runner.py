@@ -105,7 +105,7 @@ class TransformersRunner:
         for layer, keys, values in zip(self._filled, rows[::2], rows[1::2], strict=False):
             layer.length = start
             layer.update(keys, values)
-        if self._hidden is not None:
+        if self._hidden is not None and len(rows) % 2:
             self._hidden.put(rows[-1], start)
 
     @property

@@ -10,6 +10,7 @@ from torch import Tensor
 from engine import embedded
 from engine.fast_llama import FastLlamaRunner
 from engine.model import CachedModel
+from engine.prefix_store import PrefixStore
 from engine.speculation import Draft
 from engine.transformers_runner import TransformersRunner
 
@@ -78,3 +79,18 @@ def test_the_lean_forward_keeps_them_too_and_changes_no_logit() -> None:
     torch.testing.assert_close(keeping.reader(everything)(keeping.hidden(59, 62)), logits[[0, 2, 3]], atol=1e-2, rtol=0)
     assert torch.equal(keeping.forward([9], 62, 1), plain.forward([9], 62, 1))
     assert plain._hidden is None
+
+
+@pytest.mark.parametrize("kind", ["fast", "general"])
+def test_they_come_back_with_a_document_that_was_put_away(kind: str) -> None:
+    """Seen to fail: rows read without them."""
+    model = tiny_model("llama")
+    runner = FastLlamaRunner(model.config, model.state_dict()) if kind == "fast" else TransformersRunner(model)
+    cached = CachedModel(runner, 48, PrefixStore(1 << 20).shelf())
+    runner.keep_hidden()
+    first, second = some_tokens(60, 48), some_tokens(70, 48, seed=1)
+    cached.logits(first)
+    cached.logits(second)
+    cached.logits([*first, 5])
+    ours = cached.hidden([*first, 5], 0)
+    torch.testing.assert_close(ours, uncached_hidden(model, [*first, 5]), atol=1e-4, rtol=0)
