@@ -56,6 +56,10 @@ class Family:
       llama.vim lays out every prompt so, and is made for Qwen2.5-Coder.
     - "suffix-first" (SPM): `<suffix>S<prefix>P<middle>`
     - "prefix-after-middle" (SPM, variant 2 of Bavarian et al., arXiv:2207.14255): `<prefix><suffix>S<middle>P`
+
+    Of the embedded target, on 40 holes of the standard library, in nats a token of what the author wrote (and tokens of
+    the prompt that one typed character makes new, the median): suffix-first 1.60 (2), prefix-first 1.76 (149),
+    line-after-middle 2.02 (1), prefix-after-middle 2.04 (1).
     """
 
     name: str
