@@ -8,11 +8,10 @@ import hashlib
 import random
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 from itertools import accumulate
-from pathlib import Path
 
-from engine.holes import SOURCE, read, some_hole, source_files
+from engine.holes import some_hole
 from engine.loading import LoadedPair
 from engine.request import CompletionRequest
 
@@ -24,18 +23,13 @@ _COUNTED, _COUNTED_CHARACTERS = 500, 20_000  # files, and of each, to see which 
 
 
 class Examples:
-    """Raises ValueError if there is nothing to learn from.
+    """Raises ValueError if there is nothing to learn from. texts: of files, by their names."""
 
-    allowed: whether a file may be shown to a model.
-    """
-
-    def __init__(self, pair: LoadedPair, folder: Path, allowed: Callable[[Path], bool], seed: int = 0) -> None:
-        paths = [path for path in source_files(folder) if allowed(path)]
-        texts = ((path.relative_to(folder).as_posix(), read(path)) for path in paths)
-        self._files = [(name, text) for name, text in texts if text is not None and len(text) >= _SHORTEST]
+    def __init__(self, pair: LoadedPair, texts: Mapping[str, str], seed: int = 0) -> None:
+        self._files = sorted((name, text) for name, text in texts.items() if len(text) >= _SHORTEST)
         if not self._files:
-            why = f"none of its {len(paths)} source files can be read or is long enough" if paths else "no source files"
-            raise ValueError(f"{folder}: {why} ({', '.join(SOURCE)}); name a folder with more of them")
+            why = f"none of its {len(texts)} source files is long enough" if texts else "no source files can be read"
+            raise ValueError(f"{why}; name a folder with more of them")
         # Large files count for less than their size: they repeat themselves.
         self._weights = list(accumulate(len(text) ** 0.5 for _, text in self._files))
         self._pair = pair

@@ -6,15 +6,16 @@ from __future__ import annotations
 
 import argparse
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lsp_server.commands import UserError
 from lsp_server.commands.options import add_engine_options, engine_config, whole
 from lsp_server.commands.terminal import load_pair
-from lsp_server.exclusions import complaint, excluded
+from lsp_server.exclusions import complaint
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from engine.config import EngineConfig
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
 SUMMARY = "train a draft, heads or an EAGLE head on your own files"
 
 _STEPS = 1000
+_MOST_FILES, _MOST_TEXT = 20_000, 100_000_000  # characters; a sample of more would teach no more
 _INTERRUPTED = 130
 
 
@@ -57,9 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.training.loop import Order, train
 
     try:
-        examples = Examples(pair, arguments.folder, _allowed(arguments.folder, arguments.exclude))
+        examples = Examples(pair, _texts(arguments.folder, arguments.exclude))
     except ValueError as error:
-        raise UserError(str(error)) from None
+        raise UserError(f"{arguments.folder}: {error}") from None
     recipe, belongs = _recipe(arguments.what, pair, config, examples, arguments.steps)
     order = Order(arguments.steps, arguments.out, arguments.resume, {**belongs, "number of steps": arguments.steps})
     with _leaving() as left, _bar(order) as report:
@@ -72,10 +74,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _allowed(folder: Path, globs: list[str]) -> Callable[[Path], bool]:
-    """No secrets, and nothing that the user excludes."""
-    root = folder.resolve().as_uri()
-    return lambda path: not excluded((folder.resolve() / path.relative_to(folder)).as_uri(), [root], globs)
+def _texts(folder: Path, globs: list[str]) -> dict[str, str]:
+    """What may be shown to a model, as the server sees it: no secrets, nothing that the user excludes, no installed
+    packages, whatever links lead to."""
+    from lsp_server.context.indexing import source_files
+    from lsp_server.context.workspace import Files, Workspace
+
+    root, files, texts, size = folder.resolve(), Files(), dict[str, str](), 0
+    workspace = Workspace((root.as_uri(),), tuple(globs))
+    for path in islice(source_files((root,)), _MOST_FILES):
+        text = files.read(path, workspace)
+        if text is not None:
+            texts[path.relative_to(root).as_posix()] = text
+            size += len(text)
+        if size > _MOST_TEXT:
+            break
+    return texts
 
 
 def _recipe(

@@ -50,8 +50,12 @@ def source(folder: Path) -> Path:
     return folder
 
 
+def texts(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
 def recipe(kind: str, pair: LoadedPair, folder: Path, steps: int = STEPS) -> Recipe:
-    examples = Examples(pair, folder, lambda path: True)
+    examples = Examples(pair, texts(folder))
     if kind == "draft":
         return DraftRecipe(pair, examples, beginning(pair, None), steps)
     made = HeadsRecipe if kind == "heads" else EagleRecipe
@@ -129,34 +133,21 @@ def test_what_was_trained_guesses_better_and_changes_no_token(
     assert not drafted.completion.notes
 
 
-def test_examples_are_functions_of_their_number_and_of_allowed_files(pair: LoadedPair, folder: Path) -> None:
-    """Seen to fail: files read before they are asked about."""
-    (folder / "secret.py").write_text("password = 'hunter2'\n" * 40)
-    examples = Examples(pair, folder, lambda path: path.name != "secret.py")
-    assert examples.files == 4
-    texts = [pair.tokenizer.decode(examples.tokens(number), skip_special_tokens=False) for number in range(50)]
-    assert not any("hunter2" in text for text in texts)
-    assert len(set(texts)) > 30
-    other = Examples(pair, folder, lambda path: path.name != "secret.py")
+def test_examples_are_functions_of_their_number(pair: LoadedPair, folder: Path) -> None:
+    """Prompts as the server makes them, within the window. Seen to fail: one running generator."""
+    examples, other = (Examples(pair, texts(folder)) for _ in range(2))
     assert [other.tokens(number) for number in (7, 3)] == [examples.tokens(number) for number in (7, 3)]
-    assert max(len(examples.tokens(number)) for number in range(50)) <= pair.target.window
-    assert sum("<|fim_middle|>" in text for text in texts) > 40
+    found = [examples.tokens(number) for number in range(50)]
+    said = [pair.tokenizer.decode(tokens, skip_special_tokens=False) for tokens in found]
+    assert len(set(said)) > 30
+    assert max(map(len, found)) <= pair.target.window
+    assert sum("<|fim_middle|>" in text for text in said) > 40
 
 
-@pytest.mark.parametrize(
-    ("files", "says"),
-    [
-        ({}, "no source files"),
-        ({"a.txt": b"text" * 100}, "no source files"),
-        ({"a.py": b""}, "none of its 1 source files"),
-        ({"a.py": b"\xff\xfe" * 300}, "none of its 1 source files"),
-    ],
-)
-def test_a_folder_with_nothing_to_learn_from(files: dict[str, bytes], says: str, pair: LoadedPair, tmp_path) -> None:
-    for name, text in files.items():
-        (tmp_path / name).write_bytes(text)
+@pytest.mark.parametrize(("given", "says"), [({}, "no source files"), ({"a.py": "x"}, "none of its 1 source files")])
+def test_nothing_to_learn_from(given: dict[str, str], says: str, pair: LoadedPair) -> None:
     with pytest.raises(ValueError, match=f"{says}.*; name a folder"):
-        Examples(pair, tmp_path, lambda path: True)
+        Examples(pair, given)
 
 
 def test_a_state_of_another_training_is_refused(pair: LoadedPair, folder: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tiny import write_checkpoint
 
 from engine.training.heads import HeadsRecipe
 from lsp_server.cli import main
+from lsp_server.commands.train import _texts
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,22 @@ def test_the_others_are_trained_and_complete(what: str, target: Path, folder: Pa
     assert "from 2 files" in said
     option = ("--draft", out) if what == "draft" else ("--drafter", what, f"--{what}", out)
     assert specter(capsys, "complete", folder / "pay.py:2:5", *option, *model, "--max-tokens", 4)[0] == 0
+
+
+def test_only_what_may_be_shown_is_learnt_from(folder: Path, tmp_path: Path) -> None:
+    """Secrets, what links lead to outside, installed packages, and files that are none."""
+    text = (folder / "pay.py").read_text()
+    (tmp_path / "outside.py").write_text(text)
+    (folder / "link.py").symlink_to(tmp_path / "outside.py")
+    (folder / "round").symlink_to(folder)
+    (folder / "broken.py").symlink_to(folder / "nowhere")
+    (folder / "large.py").write_text(text * 10_000)
+    (folder / "bytes.py").write_bytes(b"\xff\xfe" * 300)
+    (folder / "env.py").symlink_to(folder / ".env")
+    for place in (".env", "secrets.json", "node_modules/a.py", ".git/b.py", "sub/c.py"):
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).write_text(text)
+    assert sorted(_texts(folder, ["/shop.py"])) == ["pay.py", "secret.py", "sub/c.py"]
 
 
 def test_mistakes_are_one_line_with_the_fix(target: Path, folder: Path, tmp_path: Path, capsys) -> None:
