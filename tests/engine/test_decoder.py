@@ -315,9 +315,9 @@ def test_the_first_guesses_ride_on_the_forward_that_finishes_the_prompt(source: 
 
 def test_what_the_last_suggestion_said_takes_one_or_two_forwards(pair: LoadedPair) -> None:
     """As users have it: the embedded pair, the drafter and the draft length that `auto` chooses, 7 tokens of the rest
-    of a line. Seen to fail: `remember` left out, which took 5 forwards.
+    of a line. Seen to fail: `remember` left out, which takes 6 forwards.
     """
-    prefix = "def area(width, height):\n    return width * height\n\n\ndef perimeter(width, height):\n    return "
+    prefix = "import json\nfrom pathlib import Path\n\n\ndef read_settings(path):\n    with open("
     pair = dataclasses.replace(pair, recent=deque(maxlen=4))
     request = CompletionRequest(prefix, max_tokens=7)
     said = list(generate(pair, request, None))[-1].completion
