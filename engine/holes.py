@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["line", "block"]
+Kind = Literal["line", "block", "function", "prose", "other"]
 
 SOURCE = (".py", ".js", ".ts", ".tsx", ".jsx", ".rs", ".go", ".java", ".c", ".h", ".cpp", ".rb")
 _LONGEST_FILE = 400_000  # characters; longer ones are data or generated
@@ -18,7 +18,10 @@ _BOUNDARY = re.compile(r"(?<=[\s.(,=\[{:_])(?=\S)")  # where people pause: befor
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """`kind` "line": from a pause inside a line to its end; "block": 2 to 5 whole lines of an indentation or deeper."""
+    """`kind` "line": from a pause inside a line to its end; "block": 2 to 5 whole lines of an indentation or deeper;
+    "function": what stands under a Python function's head; "prose": the rest of a comment's line, from a word on;
+    "other": a line as above, of another language than Python.
+    """
 
     path: str
     kind: Kind
@@ -27,15 +30,21 @@ class Hole:
     suffix: str
 
 
-def cut(folder: Path, count: int, seed: int, suffixes: Sequence[str] = (".py",)) -> list[Hole]:
-    """`count` holes, lines and blocks in turn, at most one of each kind a file; the same for the same files and seed.
+def cut(
+    folder: Path,
+    count: int,
+    seed: int,
+    suffixes: Sequence[str] = (".py",),
+    kinds: Sequence[Kind] = ("line", "block"),
+) -> list[Hole]:
+    """`count` holes, the kinds in turn, at most one of each kind a file; the same for the same files and seed.
 
     Raises ValueError if the folder does not hold enough source.
     """
     rng = random.Random(seed)
     files = source_files(folder, suffixes)
     rng.shuffle(files)
-    holes = list(_holes(files, folder, rng, count))
+    holes = list(_holes(files, folder, rng, count, kinds))
     if len(holes) < count:
         raise ValueError(
             f"{folder} gives {len(holes)} holes of {count}; name a folder with more {'/'.join(suffixes)} files"
@@ -72,16 +81,18 @@ def _is_source(path: Path, folder: Path) -> bool:
     return "site-packages" not in path.relative_to(folder).parts and path.is_file()
 
 
-def _holes(files: list[Path], folder: Path, rng: random.Random, count: int) -> Iterator[Hole]:
+def _holes(files: list[Path], folder: Path, rng: random.Random, count: int, kinds: Sequence[Kind]) -> Iterator[Hole]:
     made = 0
-    for path in [*files, *files]:
+    for path in files * len(kinds):
         if made == count:
             return
+        kind = kinds[made % len(kinds)]
+        if "other" in kinds and (kind == "other") == (path.suffix == ".py"):
+            continue
         text = read(path)
         if text is None:
             continue
-        kind: Kind = "line" if made % 2 == 0 else "block"
-        span = _line(text, rng) if kind == "line" else _block(text, rng)
+        span = _CUTS[kind](text, rng)
         if span is not None:
             start, end = span
             made += 1
@@ -119,3 +130,28 @@ def _indent(line: str) -> int:
 
 def _belongs(line: str, indent: int) -> bool:
     return bool(line.strip()) and _indent(line) >= indent
+
+
+def _function(text: str, rng: random.Random) -> tuple[int, int] | None:
+    heads = list(re.finditer(r"^([ \t]*)def \w+\(.*\).*:\n", text, re.MULTILINE))
+    for head in rng.sample(heads, min(len(heads), 20)):
+        start = end = head.end()
+        for line in text[start:].splitlines(keepends=True):
+            if not _belongs(line, len(head[1]) + 1):
+                break
+            end += len(line)
+        if end > start:
+            return start + _indent(text[start:end]), end - text[start:end].endswith("\n")
+    return None
+
+
+def _prose(text: str, rng: random.Random) -> tuple[int, int] | None:
+    comments = list(re.finditer(r"^[ \t]*# \w[^\n]{30,}$", text, re.MULTILINE))
+    if not comments:
+        return None
+    comment = rng.choice(comments)
+    words = [word.start() for word in re.finditer(r"(?<= )\w", comment.group())][2:]
+    return (comment.start() + rng.choice(words), comment.end()) if words else None
+
+
+_CUTS = {"line": _line, "block": _block, "function": _function, "prose": _prose, "other": _line}

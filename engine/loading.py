@@ -229,7 +229,7 @@ class _Loader:
         self._device = device
         self._wanted = config.dtype
         self.ends: tuple[int, ...] = ()  # what the model loaded last says to stop at
-        self.dtype_name = config.dtype if config.dtype != "auto" else _best_dtype(device)
+        self.dtype_name = config.dtype if config.dtype != "auto" else best_dtype(device)
 
     def model(self, key: Key, source: str) -> tuple[CachedModel, Tokenizer]:
         model, tokenizer = self._model(key, source)
@@ -280,7 +280,7 @@ def _costs(device: torch.device, dtype: str) -> Costs:
     return Costs([1, 1.5, 1.8, 2.1, 2.1, 2.15, 2.15, 2.2, 2.2], draft_ratio=0.3)
 
 
-def _best_dtype(device: torch.device) -> Literal["float32", "bfloat16"]:
+def best_dtype(device: torch.device) -> Literal["float32", "bfloat16"]:
     """bfloat16 where the processor computes in it; elsewhere its products are emulated and slower than float32."""
     if device.type == "cuda":
         return "bfloat16"

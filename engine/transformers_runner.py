@@ -30,6 +30,7 @@ class TransformersRunner:
         config = model.config.get_text_config()
         _refuse_recurrent(model, config)
         self._model = model.eval()
+        self.model = model
         self._rows = [_Rows() for _ in range(config.num_hidden_layers)]
         self._cache = Cache(layers=self._rows)
         # transformers 5.24 renamed `past_key_values`; the old name warns there and goes in 5.40.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sysconfig
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 from engine.config import ConfigError, EngineConfig
 
 if TYPE_CHECKING:
     from engine.bench.comparison import Measured
+    from engine.holes import Hole
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +27,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:N],…",
         help="compare drafters with N guesses a cycle instead, on completions of up to --tokens that end by themselves",
     )
+    parser.add_argument("--peers", action="store_true", help="beside transformers' generate and llama.cpp's server")
+    parser.add_argument("--classes", metavar="KIND,…", help="of holes: line, block, function, prose, other")
+    parser.add_argument("--temperatures", metavar="T,…", help="0 is greedy; the others with top-p 0.95")
+    parser.add_argument("--draft-lengths", metavar="N,…", help="fixed numbers of guesses a cycle beside auto's")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draws speed and accepted length by class and length")
     parser.add_argument("--cut-seed", type=int, default=1, metavar="N", help="which holes are cut")
 
 
@@ -35,6 +42,9 @@ def run(options: argparse.Namespace, config: EngineConfig) -> None:
             raise ConfigError(name, f"{getattr(options, name)} is too few; use 1 or more")
     if options.drafters is not None:
         _compare_drafters(options, config)
+        return
+    if options.peers or options.classes or options.temperatures or options.draft_lengths or options.plot:
+        _sweep(options, config)
         return
     from engine.bench import comparison
     from engine.holes import cut
@@ -82,6 +92,67 @@ def _compare_drafters(options: argparse.Namespace, config: EngineConfig) -> None
             numbers = " ".join(f"{value:8.2f}" for value in values)
             print(f"{arm:12} {numbers} {row['draft_ms']:9.2f} {row['identical']:4}/{row['holes']}")
     print(json.dumps(document))
+
+
+def _sweep(options: argparse.Namespace, config: EngineConfig) -> None:
+    """A line a hole, a table, and the JSON document."""
+    from engine.bench import sweep
+    from engine.bench.peers import peers
+    from engine.holes import SOURCE, Kind, cut
+    from engine.loading import load
+
+    known = get_args(Kind)
+    fits = known.__contains__
+    kinds = _listed("classes", options.classes or "line,block", f"some of {', '.join(known)}", fits, str)
+    within = "numbers from 0 to 100"
+    temperatures = _listed("temperatures", options.temperatures or "0", within, lambda t: 0 <= t <= 100, float)
+    within = "whole numbers from 1 to 32"
+    lengths = _listed("draft_lengths", options.draft_lengths or "1,2,4,8", within, lambda n: 1 <= n <= 32, int)
+    try:
+        holes = cut(options.corpus, options.holes, options.cut_seed, SOURCE if "other" in kinds else (".py",), kinds)
+    except ValueError as error:
+        raise ConfigError("corpus", str(error)) from None
+    if options.plot is not None:
+        _require_plot()
+    pair = load(config)
+
+    def tell(hole: Hole, rows: Sequence[sweep.Row]) -> None:
+        times = " ".join(f"{row.way} {row.ms_per_token:.2f}" for row in rows if row.temperature == temperatures[0])
+        print(f"{hole.kind:8} {hole.path[-32:]:32} ms a token: {times}", flush=True)
+
+    with peers(pair, config, options.peers) as others:
+        rows, control = sweep.measure(pair, holes, options.tokens, temperatures, lengths, others, tell)
+    document = sweep.document(pair, rows, control)
+    for kind, by_temperature in document["classes"].items():
+        for temperature, ways in by_temperature.items():
+            print(f"\n{kind} {temperature:10} {'ms/token':>10} {'quartiles':>18} {'tok/fwd':>8} {'accepted':>9}")
+            for way, row in ways.items():
+                ours = " ".join(f"{row[key]:8.2f}" for key in _OF_OURS if row[key] is not None)
+                print(f"{way:22} {row['ms_per_token']:8.2f} {row['quartiles']!s:>20} {ours}")
+    if options.plot is not None:
+        sweep.plot(rows, options.plot)
+    print(json.dumps(document))
+
+
+_OF_OURS = ("tokens_per_forward", "accepted_length")
+
+
+def _listed(key: str, text: str, fix: str, fits: Callable[[Any], bool], convert: Callable[[str], Any]) -> list[Any]:
+    """Values separated by commas. Raises ConfigError for one that is none."""
+    try:
+        values = [convert(part.strip()) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or not all(map(fits, values)):
+        raise ConfigError(key, f"{text!r} is not possible; write {fix}, separated by commas")
+    return values
+
+
+def _require_plot() -> None:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ConfigError("plot", "pictures need matplotlib; `pip install 'specter-ls[plot]'`") from None
 
 
 def _print(item: Measured) -> None:
