@@ -32,6 +32,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--temperatures", metavar="T,…", help="0 is greedy; the others with top-p 0.95")
     parser.add_argument("--draft-lengths", metavar="N,…", help="fixed numbers of guesses a cycle beside auto's")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draws speed and accepted length by class and length")
+    parser.add_argument("--shapes", metavar="TARGET,DRAFT", help="true sizes without weights, see --random-weights")
+    parser.add_argument("--random-weights", action="store_true", help="what --shapes needs, so that nobody is misled")
+    parser.add_argument("--acceptance", type=float, default=0.8, metavar="P", help="how often a guess comes true there")
+    parser.add_argument("--context", type=int, default=2048, metavar="N", help="tokens before what is measured there")
     parser.add_argument("--cut-seed", type=int, default=1, metavar="N", help="which holes are cut")
 
 
@@ -40,6 +44,9 @@ def run(options: argparse.Namespace, config: EngineConfig) -> None:
     for name in ("holes", "tokens"):
         if getattr(options, name) < 1:
             raise ConfigError(name, f"{getattr(options, name)} is too few; use 1 or more")
+    if options.shapes is not None:
+        _shapes(options, config)
+        return
     if options.drafters is not None:
         _compare_drafters(options, config)
         return
@@ -106,8 +113,7 @@ def _sweep(options: argparse.Namespace, config: EngineConfig) -> None:
     kinds = _listed("classes", options.classes or "line,block", f"some of {', '.join(known)}", fits, str)
     within = "numbers from 0 to 100"
     temperatures = _listed("temperatures", options.temperatures or "0", within, lambda t: 0 <= t <= 100, float)
-    within = "whole numbers from 1 to 32"
-    lengths = _listed("draft_lengths", options.draft_lengths or "1,2,4,8", within, lambda n: 1 <= n <= 32, int)
+    lengths = _lengths(options)
     try:
         holes = cut(options.corpus, options.holes, options.cut_seed, SOURCE if "other" in kinds else (".py",), kinds)
     except ValueError as error:
@@ -146,6 +152,32 @@ def _listed(key: str, text: str, fix: str, fits: Callable[[Any], bool], convert:
     if not values or not all(map(fits, values)):
         raise ConfigError(key, f"{text!r} is not possible; write {fix}, separated by commas")
     return values
+
+
+def _shapes(options: argparse.Namespace, config: EngineConfig) -> None:
+    import torch
+
+    from engine.bench import shapes
+    from engine.devices import device_for
+    from engine.loading import best_dtype
+
+    names = shapes.pair_of_shapes(options.shapes)
+    if not options.random_weights:
+        raise ConfigError("shapes", "there are no weights of that name here; add --random-weights")
+    if not 0 <= options.acceptance <= 1:
+        raise ConfigError("acceptance", f"{options.acceptance:g} is not possible; use a number from 0 to 1")
+    if not 1 <= options.context <= 2**17:
+        raise ConfigError("context", f"{options.context} is not possible; use a whole number from 1 to {2**17}")
+    lengths = _lengths(options)
+    device = device_for(config.device)
+    dtype = getattr(torch, best_dtype(device) if config.dtype == "auto" else config.dtype)
+    options_of_run = options.acceptance, device, dtype, options.context, max(options.tokens, 34), lengths
+    print(json.dumps(shapes.measure(names, *options_of_run, tell=lambda line: print(line, flush=True))))
+
+
+def _lengths(options: argparse.Namespace) -> list[int]:
+    within = "whole numbers from 1 to 32"
+    return _listed("draft_lengths", options.draft_lengths or "1,2,4,8", within, lambda n: 1 <= n <= 32, int)
 
 
 def _require_plot() -> None:

@@ -23,7 +23,7 @@ HOLE = Hole("", "line", AREA, "width * height", "")  # which ends after three to
 
 
 def test_transformers_says_what_we_say_plainly(exact_pair: LoadedPair) -> None:
-    """In float32, ends banned. Seen to fail: end tokens that generate is not told of."""
+    """In float32, ends banned. Seen to fail: `min_new_tokens` left out."""
     config = EngineConfig(device="cpu", dtype="float32")
     request = CompletionRequest(HOLE.prefix, HOLE.suffix, HOLE.path, max_tokens=12)
     *_, last = generate(without_ends(exact_pair), request, None)
