@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from engine import embedded
-from engine.config import ConfigError
+from engine.config import ConfigError, MemoryShortError
 from engine.model import CachedModel, vocabulary_size
 from engine.prompt import Tokenizer
 from engine.sources import FIX, locate
@@ -43,7 +43,7 @@ def load_checkpoint(
     except UnsupportedModelError as error:
         raise ConfigError(key, f"{source}: {error}; choose a model with attention only") from None
     except torch.cuda.OutOfMemoryError:
-        raise ConfigError(key, f"{source} does not fit the GPU's memory; choose a smaller pair") from None
+        raise MemoryShortError(key, f"{source} does not fit the GPU's memory; choose a smaller pair") from None
     except Exception as error:  # transformers and its parsers raise whatever they like at a damaged file
         raise ConfigError(key, f"{source} cannot be loaded: {_reason(error)}; {FIX}") from error
     return CachedModel(runner, vocab), cast(Tokenizer, tokenizer), _stop_ids(model)

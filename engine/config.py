@@ -24,6 +24,10 @@ class ConfigError(Exception):
         self.key = key
 
 
+class MemoryShortError(ConfigError):
+    """The models do not fit the GPU's memory as it is now."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
     """Which models run where, and the defaults of a completion. Raises ConfigError on a value that cannot work.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 from engine import embedded
-from engine.config import AUTO, EMBEDDED, ConfigError, DrafterName, EngineConfig
+from engine.config import AUTO, EMBEDDED, ConfigError, DrafterName, EngineConfig, MemoryShortError
 from engine.costs import Costs
 from engine.devices import device_for
 from engine.drafters import Drafter, trained
@@ -36,6 +37,8 @@ from engine.request import CompletionRequest
 from engine.sources import Key, Report, is_embedded, prepare, sources
 from engine.threads import ThreadedRunner
 from engine.workspace_index import WorkspaceIndex
+
+log = logging.getLogger(__name__)
 
 # Most accepted tokens per millisecond on the embedded pair (README, "Measured"); the int8 product jumps after width 4.
 _DRAFT_LENGTH = 3
@@ -66,6 +69,7 @@ class LoadedPair:
     heads: Heads | None = None
     eagle: EagleHead | None = None
     target_source: str = ""
+    notice: str = ""  # what the user should know of how it was loaded
     workspace: WorkspaceIndex = field(default_factory=WorkspaceIndex, repr=False)
     recent: deque[list[int]] = field(default_factory=lambda: deque(maxlen=_RECENT), repr=False)  # last completions
 
@@ -125,7 +129,29 @@ class LoadedPair:
 
 
 def load(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
-    """Loads the pair that the configuration names. Raises ConfigError for whatever cannot work."""
+    """Loads the pair that the configuration names, or what works beside programs that have the GPU's memory. Raises
+    ConfigError for whatever cannot work."""
+    try:
+        return _load(config, report)
+    except (MemoryShortError, torch.OutOfMemoryError) as error:
+        log.warning("%s", str(error).partition("\n")[0])
+    return load_small(config, report)
+
+
+def load_small(config: EngineConfig, report: Report = lambda *_: None) -> LoadedPair:
+    """The embedded pair on the CPU, where the GPU's memory does not do for what was configured."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # what was loaded before it
+    without = {"heads": None, "eagle": None, "drafter": "auto", "dtype": "auto"}  # made for other models
+    pair = _load(config.replace(pair=EMBEDDED, target=None, draft=None, device="cpu", **without), report)
+    return replace(pair, notice=f"the GPU's memory does not do for {_named(config)}: the embedded pair on the CPU")
+
+
+def _named(config: EngineConfig) -> str:
+    return config.target or ("the embedded pair" if config.pair == EMBEDDED else config.pair)
+
+
+def _load(config: EngineConfig, report: Report) -> LoadedPair:
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()  # what matters is raised; the rest would garble the terminal
     device = device_for(config.device)

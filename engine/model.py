@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
+import torch
 from torch import Tensor
 
 from engine.prefix_store import Shelf, common_prefix
@@ -92,16 +93,31 @@ class CachedModel:
     def _extend(self, tokens: Sequence[int], keep: int, tail: int, guesses: Draft) -> Tensor:
         self.cached, self._guesses = list(tokens[:keep]), _NO_TREE  # true even if the forward raises half way
         parents = None if guesses.is_chain else guesses.parents
-        logits = self.runner.forward([*tokens[keep:], *guesses.tokens], keep, tail + len(guesses), parents)
+        new = [*tokens[keep:], *guesses.tokens]
+        try:
+            logits = self.runner.forward(new, keep, tail + len(guesses), parents)
+        except torch.OutOfMemoryError:  # another program took it: all rows before `keep` still stand
+            self._give_back()
+            logits = self.runner.forward(new, keep, tail + len(guesses), parents)
         self.cached, self._guesses = list(tokens), guesses
         return logits[:, : self.vocab]
+
+    def _give_back(self) -> None:
+        """Frees what is there for speed alone."""
+        if self.shelf is not None:
+            self.shelf.shrink()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
     def _switch(self, shelf: Shelf, tokens: Sequence[int], known: int) -> int:
         """Puts what is there away if most of it is about to be lost, and takes out what the tokens share with more of
         what was put away; returns how many of them are cached then."""
         lost = len(self.cached) - known
         if lost >= _LEAST_KEPT and lost > len(self.cached) // 2:
-            shelf.put(self.cached, self.runner.read_rows)
+            try:
+                shelf.put(self.cached, self.runner.read_rows)
+            except torch.OutOfMemoryError:
+                self._give_back()
         if len(tokens) - known < _LEAST_KEPT:
             return known
         kept = shelf.match(tokens)

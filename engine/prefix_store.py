@@ -60,7 +60,9 @@ class PrefixStore:
             if not node.parent.children and node.parent.parent is not None:
                 heapq.heappush(leaves, (node.parent.used, id(node.parent), node.parent))
 
-    def clear(self) -> None:
+    def shrink(self) -> None:
+        """Memory is short: gives all of it back, and takes half as much from now on."""
+        self.budget //= 2
         for root in self._roots:
             root.children.clear()
         self.bytes = 0
@@ -72,6 +74,9 @@ class Shelf:
     def __init__(self, store: PrefixStore, root: _Node) -> None:
         self._store = store
         self._root = root
+
+    def shrink(self) -> None:
+        self._store.shrink()
 
     def match(self, tokens: Sequence[int]) -> int:
         """How many leading tokens have their rows here."""

@@ -13,9 +13,11 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from engine.config import EngineConfig
 from engine.generation import encode, generate, prompt_room
-from engine.loading import LoadedPair, load
+from engine.loading import LoadedPair, load, load_small
 from engine.prompt import EncodedPrompt
 from engine.request import Chunk, CompletionRequest
 from engine.sources import Report
@@ -76,11 +78,12 @@ class CompletionEngine:
 
     @property
     def description(self) -> dict[str, str]:
-        """pair, device, dtype and drafter, once loaded."""
+        """pair, device, dtype and drafter, once loaded, and a notice if there is something to be said of them."""
         if self._pair is None:
             return {}
         pair = self._pair
-        return {"pair": pair.name, "device": pair.device, "dtype": pair.dtype, "drafter": pair.drafter_name}
+        notice = {"notice": pair.notice} if pair.notice else {}
+        return notice | {"pair": pair.name, "device": pair.device, "dtype": pair.dtype, "drafter": pair.drafter_name}
 
     @property
     def reads_other_files(self) -> bool:
@@ -219,6 +222,8 @@ class CompletionEngine:
             if job.cancelled_at is None and self._pair is not None:
                 job.live = True
                 last = self._decode(job, self._pair)
+        except torch.OutOfMemoryError:
+            last = self._go_small()
         except Exception as error:
             log.warning("a completion failed (%s)", type(error).__name__)  # its message might quote the text
             log.debug("a completion failed", exc_info=error)
@@ -229,6 +234,17 @@ class CompletionEngine:
             last = EngineError(_CLOSED)
         if last is not None:
             job.post(last)
+
+    def _go_small(self) -> EngineError:
+        """Another program has taken the GPU's memory: goes on with what works beside it."""
+        self._pair = None
+        try:
+            self._pair = load_small(self._config)
+        except Exception as error:
+            log.error("nothing could be loaded in place of the models (%s)", type(error).__name__)
+            return EngineError("memory is short, and no other models could be loaded; restart the engine")
+        log.warning("%s", self._pair.notice)
+        return EngineError(self._pair.notice)
 
     def _decode(self, job: _Job, pair: LoadedPair) -> Chunk | None:
         """Posts the chunks as they come; returns the last one, or None if the job was cancelled."""

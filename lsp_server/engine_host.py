@@ -118,6 +118,7 @@ class EngineHost:
                 async for chunk in chunks:
                     yield chunk
         except self._parts.fault as fault:
+            self._notice()
             raise BackendError(str(fault)) from fault
 
     @property
@@ -216,7 +217,7 @@ class EngineHost:
             try:
                 self._engine = self._parts.engine(config)
                 await self._engine.load(self._report)
-                return "; ".join(complaints)
+                return "; ".join([*complaints, *self._engine.description.get("notice", "").splitlines()])
             except self._parts.config_error as error:
                 if getattr(config, error.key, None) is None or error.key not in _TRAINED:
                     raise
@@ -241,6 +242,12 @@ class EngineHost:
         engine, self._engine = self._engine, None
         if engine is not None:
             await off_loop(engine.close)
+
+    def _notice(self) -> None:
+        """The engine may have had to go on with other models."""
+        notice = self.description().get("notice", "")
+        if notice and self.health.state == "ready" and notice not in self.health.message:
+            self._be(Health("ready", notice))
 
     def _report(self, fraction: float, message: str) -> None:
         if self.health.state == "loading":

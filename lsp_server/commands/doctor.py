@@ -87,6 +87,8 @@ def _checks(config: EngineConfig) -> Iterator[Check]:
     weights_mb = _used_mb() - before
     yield _versions()
     yield _device(config)
+    if pair.notice:
+        yield Check("fallback", "ok", pair.notice, "free the GPU's memory, or choose a smaller pair")
     yield _pair(pair)
     yield _tokenizer(pair)
     yield _fim(pair)

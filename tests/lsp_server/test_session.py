@@ -78,6 +78,26 @@ async def test_models_that_cannot_load_are_a_status(monkeypatch: pytest.MonkeyPa
     assert await complete(client, 3)
 
 
+async def test_other_models_in_place_of_those_asked_for_are_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the engine goes on where memory is short. Seen to fail: `_notice` not called."""
+    client = await Client().greet({})
+    await client.until(lambda: states(client)[-1:] == ["ready"])
+
+    def short(request: Any) -> list[str | Exception]:
+        FakeEngine.made[-1].description |= {"notice": "memory is short: a small pair", "pair": "small"}
+        return [FakeEngineError("memory is short: a small pair")]
+
+    monkeypatch.setattr(FakeEngine, "script", staticmethod(short))
+    client.open(URI, "")
+    assert await complete(client, 1) == []
+    assert await complete(client, 2) == []
+    monkeypatch.setattr(FakeEngine, "script", staticmethod(lambda request: ["return"]))
+    assert await complete(client, 3)
+    told = [status.get("message") for status in client.of("specter/status")]
+    assert "memory is short: a small pair" in told
+    assert client.of("specter/status")[-1]["state"] == "ready"
+
+
 async def test_a_bad_file_of_heads_costs_the_drafter_not_the_completions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen to fail: an error like any other, and no suggestion any more."""
     load = FakeEngine.load
