@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import reprlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
 from engine.request import Mode, Sampling
 
@@ -36,6 +38,7 @@ class EngineConfig:
     plainly. `draft_length` is the most guesses a cycle. `heads` and `eagle` are files of trained drafters.
     `cache_mb` (2^20 bytes) is for keys and values of documents that were completed before and are not now; "auto" is
     128 on a CPU and 2048 on a GPU, 0 keeps the latest document's only.
+    With `server_url`, a server computes; with `fallback`, the pair answers while that is down.
     """
 
     pair: str = EMBEDDED
@@ -55,6 +58,17 @@ class EngineConfig:
     heads: str | None = None
     eagle: str | None = None
     cache_mb: int | Literal["auto"] = "auto"
+    server_url: str | None = None
+    server_model: str | None = None  # None: the one that it serves
+    server_key_file: str | None = None
+    server_tokenizer: str | None = None  # a folder, a model id or "embedded"; None: the server is asked
+    fallback: bool = False
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> EngineConfig:
+        """From what a user gave: a pair that is named beside a server is there for its bad times."""
+        named = given.get("server_url") is not None and not given.keys().isdisjoint(("pair", "target"))
+        return cls(**{"fallback": named, **given})
 
     def __post_init__(self) -> None:
         for key, choices in (("device", Device), ("dtype", Dtype), ("drafter", DrafterName), ("mode", Mode)):
@@ -90,6 +104,8 @@ class EngineConfig:
             "use 'auto' or a whole number of megabytes below 2^20, 0 for none",
         )
         _require(bool(self.pair), "pair", self.pair, "see `specter pairs` for the names")
+        if self.server_url is not None:
+            _require_address(self.server_url)
 
     @property
     def sampling(self) -> Sampling:
@@ -104,6 +120,21 @@ def _require(fits: bool, key: str, value: object, fix: str) -> None:
     if not fits:
         shown = reprlib.repr(value)  # of a number with a thousand digits, the ends
         raise ConfigError(key, f"{shown} is not possible; {fix}")
+
+
+def _require_address(url: str) -> None:
+    """Not shown where it may hold a secret."""
+    fix = "give http:// or https:// with a host, as in http://127.0.0.1:8000"
+    if any(sign in url for sign in "@?#"):
+        what = "the address must hold no user, key or query"
+        raise ConfigError("server_url", f"{what}; {fix}, and put the key into SPECTER_SERVER_KEY or a file")
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or brackets that are none
+        fits = False
+    fits = fits and url.isascii() and url.isprintable() and " " not in url
+    _require(fits, "server_url", url, fix)
 
 
 def _one_of(choices: tuple[str, ...]) -> str:

@@ -40,11 +40,13 @@ class Completion:
     seed: int | None
     pair: str
     notes: tuple[str, ...] = field(default=())  # what did not go as planned, one line each, no code in it
+    counted: int | None = None  # tokens, where their ids are not known
+    unknown: frozenset[str] = frozenset()  # measurements that nobody could take: null in JSON
 
     @property
     def tokens(self) -> int:
         """Number of tokens emitted, the end-of-text token not counted."""
-        return len(self.token_ids)
+        return len(self.token_ids) if self.counted is None else self.counted
 
     @property
     def tokens_per_second(self) -> float:
@@ -53,7 +55,9 @@ class Completion:
     def to_json(self) -> dict[str, Any]:
         """The measurements under the names of the README's table, times in milliseconds."""
         values = dataclasses.asdict(self)
+        del values["counted"], values["unknown"]
         for name, value in values.items():
             if isinstance(value, float):
                 values[name] = round(value, 3)
-        return values | {"tokens": self.tokens, "tokens_per_second": round(self.tokens_per_second, 2)}
+        values |= {"tokens": self.tokens, "tokens_per_second": round(self.tokens_per_second, 2)}
+        return values | dict.fromkeys(self.unknown)

@@ -7,7 +7,6 @@ import logging
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -15,8 +14,10 @@ from typing import Any
 
 import torch
 
+from engine.cancels import Cancels
 from engine.config import EngineConfig
 from engine.generation import encode, generate, prompt_room
+from engine.interface import EngineError as EngineError
 from engine.loading import LoadedPair, load, load_small
 from engine.prompt import EncodedPrompt
 from engine.request import Chunk, CompletionRequest
@@ -27,10 +28,6 @@ log = logging.getLogger(__name__)
 _CLOSE_S = 5.0
 _CLOSED = "the engine was closed"
 _HUNG_S = 30.0  # for one step: a chunk of a prompt, or a cycle
-
-
-class EngineError(Exception):
-    """A completion failed; the engine goes on. One line, without any of the user's text."""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +64,7 @@ class CompletionEngine:
         self._thread = threading.Thread(target=self._run, name="specter-engine", daemon=True)
         self._open_jobs: set[_Job] = set()
         self._loads: set[Callable[[Exception], None]] = set()  # each fails one waiting `load`
-        self._cancels = _Cancels()
+        self._cancels = Cancels()
         self._closed = False
         self._step_began: float | None = None  # time.perf_counter(); of the step the worker is in
         self._thread.start()
@@ -75,6 +72,11 @@ class CompletionEngine:
     @property
     def ready(self) -> bool:
         return self._pair is not None
+
+    trouble = ""  # what is wrong with a pair is said when it is loaded
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Nothing of it changes by itself."""
 
     @property
     def description(self) -> dict[str, str]:
@@ -269,24 +271,6 @@ class CompletionEngine:
                 self._step_began = time.perf_counter()
         finally:
             self._step_began = None
-
-
-class _Cancels:
-    """How fast the latest cancelled generations ended."""
-
-    def __init__(self) -> None:
-        self._ms: deque[float] = deque(maxlen=1000)
-        self._tokens = 0
-
-    def add(self, cancelled_at: float, tokens: int) -> None:
-        self._ms.append(1000 * (time.perf_counter() - cancelled_at))
-        self._tokens += tokens
-
-    def to_json(self) -> dict[str, Any]:
-        times = sorted(self._ms)
-        share = {"p50": 0.5, "p99": 0.99, "max": 1.0}
-        at = {name: times[round(part * (len(times) - 1))] if times else 0.0 for name, part in share.items()}
-        return {"tokensAfterCancel": self._tokens, "cancelToIdleMs": {name: round(ms, 2) for name, ms in at.items()}}
 
 
 def _post(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object) -> None:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lsp_server.background import off_loop
@@ -17,9 +18,9 @@ from lsp_server.settings import Problem, setting_key
 
 if TYPE_CHECKING:
     from engine.config import ConfigError, EngineConfig
+    from engine.interface import Engine, EngineError
     from engine.prompt import EncodedPrompt
     from engine.request import Chunk, CompletionRequest
-    from engine.service import CompletionEngine, EngineError
 
 _log = logging.getLogger(__name__)
 
@@ -34,18 +35,20 @@ _TRAINED = ("heads", "eagle")
 class Parts(NamedTuple):
     """What this file needs of the engine package."""
 
-    engine: type[CompletionEngine]
+    engine: Callable[[EngineConfig], Engine]
+    imports: Callable[[EngineConfig], None]  # what that engine needs: seconds, on any thread
     fault: type[EngineError]
     config: type[EngineConfig]
     config_error: type[ConfigError]
 
 
 def import_parts() -> Parts:
-    """Import the engine, and with it torch and transformers: seconds."""
+    """Import what checks a configuration. torch and transformers come with the first engine that needs them."""
     from engine.config import ConfigError, EngineConfig
-    from engine.service import CompletionEngine, EngineError
+    from engine.engines import import_for, make_engine
+    from engine.interface import EngineError
 
-    return Parts(CompletionEngine, EngineError, EngineConfig, ConfigError)
+    return Parts(make_engine, import_for, EngineError, EngineConfig, ConfigError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class EngineHost:
         self._overrides = dict(overrides or {})
         self._import = parts
         self._parts: Parts | None = None
-        self._engine: CompletionEngine | None = None
+        self._engine: Engine | None = None
         self._config: EngineConfig | None = None  # of the engine, loaded or loading
         self._users: set[object] = set()
         self._turn = asyncio.Lock()  # loads and unloads happen one at a time
@@ -155,7 +158,9 @@ class EngineHost:
     @property
     def chooses_pair(self) -> bool:
         """Whether the user left the choice of the models to us."""
-        return self._config is not None and self._config.pair == "auto" and self._config.target is None
+        return self._config is not None and (
+            self._config.pair == "auto" and self._config.target is None and self._config.server_url is None
+        )
 
     def usage(self) -> Mapping[str, Any]:
         if self._engine is not None:
@@ -197,10 +202,15 @@ class EngineHost:
                 return  # another change came while this one waited
             await self._close_engine()
             assert self._parts is not None, "configure() imports first"
+            parts = self._parts
             try:
+                await off_loop(lambda: parts.imports(config))
+                if config is not self._config:
+                    return  # no longer wanted
                 left_out = await self._load_engine(config)
-                self._be(Health("ready", left_out))
-            except self._parts.config_error as error:
+                assert self._engine is not None
+                self._be(_health(self._engine, left_out))
+            except parts.config_error as error:
                 self._be(Health("error", str(error)))
             except Exception as error:
                 if config is not self._config:
@@ -215,9 +225,10 @@ class EngineHost:
         complaints = list[str]()
         while True:
             try:
-                self._engine = self._parts.engine(config)
-                await self._engine.load(self._report)
-                return "; ".join([*complaints, *self._engine.description.get("notice", "").splitlines()])
+                self._engine = engine = self._parts.engine(config)
+                engine.watch(partial(self._changed, engine))
+                await engine.load(self._report)
+                return "; ".join([*complaints, *engine.description.get("notice", "").splitlines()])
             except self._parts.config_error as error:
                 if getattr(config, error.key, None) is None or error.key not in _TRAINED:
                     raise
@@ -249,6 +260,11 @@ class EngineHost:
         if notice and self.health.state == "ready" and notice not in self.health.message:
             self._be(Health("ready", notice))
 
+    def _changed(self, engine: Engine) -> None:
+        """It has got into trouble, or out of it."""
+        if engine is self._engine and self.health.state != "loading":
+            self._be(_health(engine, engine.description.get("notice", "")))
+
     def _report(self, fraction: float, message: str) -> None:
         if self.health.state == "loading":
             self._be(Health("loading", message, fraction))
@@ -259,6 +275,10 @@ class EngineHost:
             watcher(health)
 
 
+def _health(engine: Engine, notice: str) -> Health:
+    return Health("error", engine.trouble) if engine.trouble else Health("ready", notice)
+
+
 def _checked(
     parts: Parts, options: Mapping[str, object], overrides: Mapping[str, object]
 ) -> tuple[EngineConfig, list[Problem]]:
@@ -267,7 +287,7 @@ def _checked(
     problems: list[Problem] = []
     while True:
         try:
-            return parts.config(**values), problems
+            return parts.config.of(values), problems
         except parts.config_error as error:
             if error.key not in values:
                 raise

@@ -105,9 +105,12 @@ _SETTINGS: dict[str, _Setting] = {
     ),
     "context.openFiles": _Setting(_boolean, "true or false", "open_files"),
     "context.maxSnippets": _Setting(_within(0, 64), "a whole number from 0 to 64", "max_snippets"),
-    "server.url": _Setting(lambda _: False, "nothing: this version has no remote engines", ""),
+    "server.url": _Setting(_text, "the address of a server, as in http://127.0.0.1:8000", "engine.server_url"),
+    "server.model": _Setting(_text, "the name under which the server has the model", "engine.server_model"),
+    "server.keyFile": _Setting(_text, "a file that holds the server's key", "engine.server_key_file"),
+    "server.tokenizer": _Setting(_text, 'a folder, a model id or "embedded"', "engine.server_tokenizer"),
 }
-KEYS = tuple(key for key, setting in _SETTINGS.items() if setting.name)  # that can be set, without "specter."
+KEYS = tuple(_SETTINGS)  # without "specter."
 _GROUPS = {key.partition(".")[0] for key in _SETTINGS if "." in key}
 
 

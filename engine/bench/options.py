@@ -47,6 +47,9 @@ def run(options: argparse.Namespace, config: EngineConfig) -> None:
     if options.shapes is not None:
         _shapes(options, config)
         return
+    if config.server_url is not None:
+        _serve(options, config)
+        return
     if options.drafters is not None:
         _compare_drafters(options, config)
         return
@@ -67,6 +70,32 @@ def run(options: argparse.Namespace, config: EngineConfig) -> None:
     print(f"{'hole':44} {'plain ms':>9} {'spec ms':>9} {'ratio':>6} {'tok/fwd':>8} same")
     measured = comparison.compare(pair, holes, options.tokens, config.sampling, _print)
     print(json.dumps(comparison.document(pair, measured)))
+
+
+def _serve(options: argparse.Namespace, config: EngineConfig) -> None:
+    """A line a hole and the JSON document."""
+    from engine.bench import served
+    from engine.holes import cut
+    from engine.interface import EngineError
+
+    try:
+        holes = cut(options.corpus, options.holes, options.cut_seed)
+    except ValueError as error:
+        raise ConfigError("corpus", str(error)) from None
+
+    def tell(pair: served.Pair) -> None:
+        where = f"{pair.hole.kind} {pair.hole.path}"[-44:]
+        specter, raw = pair.specter, pair.raw
+        row = (
+            f"{specter.ttft_ms:9.1f} {raw.ttft_ms:9.1f} {specter.total_ms:9.1f} {raw.total_ms:9.1f} {specter.tokens:6}"
+        )
+        print(f"{where:44} {row}", flush=True)
+
+    print(f"{'hole':44} {'ttft ms':>9} {'raw ttft':>9} {'total ms':>9} {'raw total':>9} tokens")
+    try:
+        print(json.dumps(served.measure(config, holes, options.tokens, tell)))
+    except EngineError as error:
+        raise ConfigError("server_url", str(error)) from None
 
 
 def _compare_drafters(options: argparse.Namespace, config: EngineConfig) -> None:

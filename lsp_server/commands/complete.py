@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lsp_server import context
 from lsp_server.commands import place
 from lsp_server.commands.options import add_engine_options, engine_config
+from lsp_server.commands.serving import Serving
 from lsp_server.commands.terminal import load_pair
 from lsp_server.context.live import MOST, Wanted
 from lsp_server.context.selection import select
@@ -27,7 +28,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from engine.config import EngineConfig
     from engine.loading import LoadedPair
     from engine.record import Completion
-    from engine.request import CompletionRequest, Snippet
+    from engine.request import Chunk, CompletionRequest, Snippet
 
 SUMMARY = "complete at a place in a file"
 
@@ -50,10 +51,16 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.raw:
         shape = context.shape(request, "", Settings())
         request = context.ending(request, shape)
-    pair = load_pair(config)
-    request = replace(request, snippets=_other_files(pair, config, snapshot, folder))
     show = _ignore if arguments.json else _write
-    completion = _complete(pair, request, shape, show)
+    if config.server_url is not None:
+        with Serving(config) as serving:
+            room = serving.engine.prompt_room(config.max_tokens) if serving.engine.reads_other_files else 0
+            request = replace(request, snippets=_other_files(room, snapshot, folder))
+            completion = _complete(serving.stream(request), shape, show)
+    else:
+        pair = load_pair(config)
+        request = replace(request, snippets=_other_files(_room(pair, config), snapshot, folder))
+        completion = _complete(_generate(pair, request), shape, show)
     if arguments.json:
         print(json.dumps(completion.to_json()))
     elif sys.stdout.isatty():
@@ -67,30 +74,37 @@ def _at(cursor: place.Place) -> tuple[Snapshot, str]:
     return place.snapshot(cursor), (here if file.is_relative_to(here) else file.parent).as_uri()
 
 
-def _other_files(pair: LoadedPair, config: EngineConfig, snapshot: Snapshot, folder: str) -> tuple[Snippet, ...]:
-    """Definitions of what the file imports, for a model that was trained to read other files. None is open here."""
-    if not pair.reads_other_files:
-        return ()
+def _room(pair: LoadedPair, config: EngineConfig) -> int:
+    """Tokens of the longest prompt; 0 for a model that was not trained to read other files."""
     from engine.generation import prompt_room
 
-    wanted = Wanted.within(prompt_room(pair, config.max_tokens), MOST, True, Workspace((folder,)))
+    return prompt_room(pair, config.max_tokens) if pair.reads_other_files else 0
+
+
+def _generate(pair: LoadedPair, request: CompletionRequest) -> Generator[Chunk, None, None]:
+    from engine.generation import generate
+
+    return generate(pair, request, pair.drafter())
+
+
+def _other_files(room: int, snapshot: Snapshot, folder: str) -> tuple[Snippet, ...]:
+    """Definitions of what the file imports, for a prompt of `room` tokens. No file is open here."""
+    if not room:
+        return ()
+    wanted = Wanted.within(room, MOST, True, Workspace((folder,)))
     lines = split_lines(snapshot.prefix + snapshot.suffix)
     view = wanted.view(Open(snapshot.uri, lines), snapshot.prefix.count("\n"))
     return tuple(context.snippets(select((), candidates(view, Files()), wanted.most, wanted.budget)))
 
 
-def _complete(
-    pair: LoadedPair, request: CompletionRequest, shape: Shape | None, show: Callable[[str], None]
-) -> Completion:
+def _complete(stream: Generator[Chunk, None, None], shape: Shape | None, show: Callable[[str], None]) -> Completion:
     """Shows each piece of the text once it is certain; the completion's text is what was kept of it.
 
     What is printed cannot be taken back. It need not be: of a longer text, the shape keeps an extension of what it
     keeps of a shorter one. Should a rule ever break that promise, what stands there stays and nothing is added to it.
     """
-    from engine.generation import generate
-
     text = shown = ""
-    with closing(generate(pair, request, pair.drafter())) as chunks:
+    with closing(stream) as chunks:
         for chunk in chunks:
             text += chunk.text
             done = chunk.completion is not None

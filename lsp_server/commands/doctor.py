@@ -74,6 +74,25 @@ def _print(check: Check) -> None:
 
 
 def _checks(config: EngineConfig) -> Iterator[Check]:
+    if config.server_url is None:
+        yield from _local(config)
+    else:
+        yield from _server(config)
+
+
+def _server(config: EngineConfig) -> Iterator[Check]:
+    from engine.request import CompletionRequest
+    from lsp_server.commands.doctor_server import examine
+
+    try:
+        for found in examine(config, CompletionRequest(_PROMPT, "\n", "stack.py", max_tokens=_TOKENS)):
+            yield Check(found.name, "ok", found.text)
+    except (UserError, ConfigError) as error:
+        what, _, fix = str(error).partition("; ")
+        yield Check("server", "problem", what, fix, "the user's")
+
+
+def _local(config: EngineConfig) -> Iterator[Check]:
     before = _used_mb()
     try:
         pair = load_pair(config)

@@ -60,6 +60,12 @@ _OPTIONS = {
     "heads": _Option("FILE", str, "trained heads for --drafter heads and blockwise, see `specter train heads`"),
     "eagle": _Option("FILE", str, "a trained head for --drafter eagle, see `specter train eagle`"),
     "cache_mb": _Option("auto|N", _length, "memory for documents completed before, in megabytes; 128, on a GPU 2048"),
+    "server_url": _Option(
+        "URL", str, "have a server compute, as in http://127.0.0.1:8000; --pair answers while it is down"
+    ),
+    "server_model": _Option("NAME", str, "the server's model, if it has several"),
+    "server_key_file": _Option("FILE", str, "holds the server's key; SPECTER_SERVER_KEY does otherwise"),
+    "server_tokenizer": _Option("PATH_OR_ID", str, "the server's model's tokenizer: prompts are sent as its ids"),
 }
 _OF_SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 
@@ -88,4 +94,4 @@ def overrides(arguments: argparse.Namespace) -> dict[str, object]:
 
 def engine_config(arguments: argparse.Namespace) -> EngineConfig:
     """The configuration that the command line asks for. Raises ConfigError."""
-    return EngineConfig().replace(**overrides(arguments))
+    return EngineConfig.of(overrides(arguments))

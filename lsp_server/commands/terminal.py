@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from engine.config import ConfigError
+
 if TYPE_CHECKING:  # torch takes seconds to import
     from rich.console import Console
 
@@ -35,6 +37,8 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
 
 def load_pair(config: EngineConfig) -> LoadedPair:
     """Loads the models, which takes seconds, as does importing torch. Raises ConfigError, as soon as it can."""
+    if config.server_url is not None:
+        raise ConfigError("server_url", "this command is about models on this machine; leave it out")
     with working("starting") as say:
         from engine.sources import prepare
 

@@ -81,6 +81,10 @@ class FakeEngine:
 
     reads_other_files = True
     uses_workspace = False
+    trouble = ""
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self.changed = changed
 
     def index(self, texts: Mapping[str, str]) -> bool:
         self.indexed = {uri: text for uri, text in (self.indexed | dict(texts)).items() if text}
@@ -129,7 +133,7 @@ def completion(text: str) -> Completion:
 
 
 def fake_parts() -> Parts:
-    return Parts(FakeEngine, FakeEngineError, EngineConfig, ConfigError)  # type: ignore[arg-type]
+    return Parts(FakeEngine, lambda _: None, FakeEngineError, EngineConfig, ConfigError)  # type: ignore[arg-type]
 
 
 def fake_host(overrides: dict[str, object] | None = None) -> EngineHost:

@@ -101,7 +101,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch, pieces: list[str]) -> list[Complet
         for piece in pieces:
             yield Chunk(piece, 1)
         values: dict[str, object] = dict.fromkeys(Completion.__dataclass_fields__, 0)
-        yield Chunk("", completion=Completion(**values | {"text": "".join(pieces), "token_ids": (), "notes": ()}))  # type: ignore[arg-type]
+        values |= {"text": "".join(pieces), "token_ids": (), "notes": (), "unknown": frozenset()}
+        yield Chunk("", completion=Completion(**values))  # type: ignore[arg-type]
 
     monkeypatch.setattr("engine.generation.generate", fake)
     fake_pair = SimpleNamespace(reads_other_files=False, drafter=lambda: None)

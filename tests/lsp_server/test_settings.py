@@ -63,7 +63,7 @@ def test_later_sources_win() -> None:
         ("exclude", "*.py"),
         ("exclude", [1]),
         ("context.openFiles", 3),
-        ("server.url", "http://localhost"),
+        ("server.url", 5),
     ],
 )
 def test_a_wrong_type_is_named_with_the_fix_and_the_rest_applies(key: str, value: Any) -> None:
