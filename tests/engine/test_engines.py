@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_remote import complete, until
+from test_remote import REQUEST, complete, until
 from toy_server import Reply, Request, ToyServer
 
 from engine.config import EngineConfig
@@ -18,6 +18,8 @@ from engine.engines import EngineWithFallback, make_engine
 from engine.interface import EngineError
 from engine.remote import RemoteEngine
 from lsp_server.cli import main
+from lsp_server.engine_host import EngineHost
+from lsp_server.generation import BackendError
 
 
 @pytest.fixture
@@ -122,3 +124,26 @@ def test_complete_has_a_server_compute(server: ToyServer, capsys: pytest.Capture
     error = capsys.readouterr().err
     assert error.startswith("specter: --server-url: 127.0.0.1")
     assert error.count("\n") == 1
+
+
+async def test_the_server_setting_is_followed_and_its_state_is_the_hosts(server: ToyServer) -> None:
+    host, other = EngineHost(), ToyServer().start()
+    other.models = [{"id": "other"}]
+    await host.configure("client", {"server_url": server.url})
+    await until(lambda: host.health.state == "ready")
+    assert host.description()["pair"] == "toy"
+    await host.configure("client", {"server_url": other.url})
+    await until(lambda: host.description().get("pair") == "other")
+    await until(lambda: host.health.state == "ready")
+    other.stop()
+    with pytest.raises(BackendError, match="cannot be reached"):
+        async for _ in host.stream(REQUEST):
+            pass
+    assert host.health.state == "error"
+    assert "cannot be reached" in host.health.message
+    other.start(other.port)
+    await until(lambda: host.health.state == "ready")
+    assert "".join([chunk.text async for chunk in host.stream(REQUEST)]) == " a + b"
+    host.release()
+    await asyncio.sleep(0.05)
+    other.close()
