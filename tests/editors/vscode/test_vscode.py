@@ -18,8 +18,10 @@ pytestmark = [pytest.mark.editors, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="session")
-def vscode(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return tools.prepare(tmp_path_factory.mktemp("vscode"))
+def vscode(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, str]:
+    base = tmp_path_factory.getbasetemp()
+    run = base if worker_id == "master" else base.parent  # of all who test side by side
+    return tools.prepare(tmp_path_factory.mktemp("vscode"), run / "specter.vsix")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

