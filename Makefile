@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-editors bench measure lint wheel clean
+.PHONY: demo test test-editors bench gpu measure lint wheel clean
 
 demo: $(VENV)/.installed ## the main job on the embedded pair, for a newcomer
 	$(BIN)/specter demo
@@ -16,6 +16,9 @@ test-editors: $(VENV)/.installed ## real Neovim and VS Code, installed into .cac
 
 bench: $(VENV)/.installed ## plain against speculative decoding, side by side
 	$(BIN)/specter bench
+
+gpu: ## correctness and times on a GPU; torch and transformers are all it needs
+	PYTHON=$${PYTHON:-$$(test -x $(BIN)/python && echo $(BIN)/python || echo python3)} tests/gpu/run.sh
 
 measure: $(VENV)/.installed ## the server's times in a typing session; on an idle machine
 	$(BIN)/python -m tests.e2e.measure
