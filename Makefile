@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-editors bench gpu measure lint wheel clean
+.PHONY: demo test test-editors test-remote bench gpu measure lint wheel clean
 
 demo: $(VENV)/.installed ## the main job on the embedded pair, for a newcomer
 	$(BIN)/specter demo
@@ -13,6 +13,10 @@ test: lint ## everything CI needs
 
 test-editors: $(VENV)/.installed ## real Neovim and VS Code, installed into .cache, side by side; Emacs where it is found
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m editors --numprocesses 2 --dist worksteal tests/editors
+
+test-remote: $(VENV)/.installed ## a real vLLM on the CPU (3.4 GB, into .cache)
+	sh tests/remote/get_vllm.sh .cache/vllm
+	$(BIN)/pytest -m remote tests/remote
 
 bench: $(VENV)/.installed ## plain against speculative decoding, side by side
 	$(BIN)/specter bench
