@@ -13,7 +13,9 @@ from engine.request import Mode, Sampling
 
 Device = Literal["auto", "cuda", "cpu"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-DrafterName = Literal["auto", "none", "model", "lookup", "workspace", "merged", "heads", "blockwise", "eagle"]
+DrafterName = Literal[
+    "auto", "none", "model", "lookup", "workspace", "lookahead", "merged", "heads", "blockwise", "eagle"
+]
 
 EMBEDDED, AUTO = "embedded", "auto"  # pairs
 

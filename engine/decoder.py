@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from engine.drafters import Context, Drafter
+from engine.drafters import Context, Drafter, Watcher
 from engine.model import CachedModel
 from engine.policy import UNLIMITED, DraftPolicy
 from engine.request import Sampling
@@ -56,6 +56,7 @@ class SpeculativeDecoder:
         end_tokens: frozenset[int],
         draft_length: int,
         policy: DraftPolicy | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         self._target = target
         self._drafter = drafter
@@ -63,6 +64,7 @@ class SpeculativeDecoder:
         self._noise = noise
         self._end_tokens = end_tokens
         self._draft_length = draft_length
+        self._watcher = watcher
         self._policy = policy if drafter is not None else None
         if self._policy is not None:
             self._policy.begin()
@@ -93,10 +95,11 @@ class SpeculativeDecoder:
         context = Context(tokens, prompt_length, self._sampling, self._noise, self._policy or UNLIMITED)
         draft, fault = self._propose(context, min(self._draft_length, room - 1))
         drafted = time.perf_counter()
-        p = warp(self._target.logits(tokens, guesses=self._embeddable(draft)), self._sampling)
-        verdict = verify(p, draft, self._noise, context.position)
+        logits = self._target.logits(tokens, guesses=self._embeddable(draft))
+        verdict = verify(warp(logits, self._sampling), draft, self._noise, context.position)
         emitted = self._until_end([*(draft.tokens[node] for node in verdict.path), verdict.next_token])
         accepted = min(len(verdict.path), len(emitted))
+        fault = self._tell(context, draft, logits, verdict.path) or fault
         judged = time.perf_counter()
         draft_ms, verify_ms = 1000 * (drafted - started), 1000 * (judged - drafted)
         if self._policy is not None:
@@ -113,6 +116,17 @@ class SpeculativeDecoder:
             verify_ms=verify_ms,
             fault=fault,
         )
+
+    def _tell(self, context: Context, draft: Draft, logits: Tensor, path: Sequence[int]) -> str | None:
+        """Lets those hear of the laws that want to; a drafter that fails in it is left out."""
+        if self._watcher is not None:
+            self._watcher.saw(context, draft, logits, path)
+        try:
+            if isinstance(self._drafter, Watcher):
+                self._drafter.saw(context, draft, logits, path)
+        except Exception as error:
+            return self._drop_drafter(error)
+        return None
 
     def _embeddable(self, draft: Draft) -> Draft:
         """The draft as the target is given it: an id outside the vocabulary has no embedding; `verify` rejects it."""

@@ -19,6 +19,7 @@ from engine.devices import device_for
 from engine.drafters import Drafter, trained
 from engine.drafters.eagle import EagleDrafter, EagleHead
 from engine.drafters.heads import Heads, HeadsDrafter
+from engine.drafters.lookahead import LookaheadDrafter, NGramPool
 from engine.drafters.lookup import LookupDrafter
 from engine.drafters.merged import MergedDrafter
 from engine.drafters.small_model import SmallModelDrafter
@@ -72,6 +73,7 @@ class LoadedPair:
     notice: str = ""  # what the user should know of how it was loaded
     workspace: WorkspaceIndex = field(default_factory=WorkspaceIndex, repr=False)
     recent: deque[list[int]] = field(default_factory=lambda: deque(maxlen=_RECENT), repr=False)  # last completions
+    ngrams: NGramPool = field(default_factory=NGramPool, repr=False)  # of the drafter lookahead
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -114,6 +116,8 @@ class LoadedPair:
                 return lookup
             case "workspace":
                 return workspace
+            case "lookahead":
+                return LookaheadDrafter(self.ngrams)
             case "model":
                 return model
             case "heads" | "blockwise" if self.heads is not None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, get_args
 from engine.bench.comparison import machine
 from engine.config import ConfigError, DrafterName
 from engine.drafters import Context, Drafter
+from engine.drafters.lookahead import NGramPool
 from engine.generation import encode, generate
 from engine.holes import Hole
 from engine.loading import LoadedPair
@@ -59,14 +60,21 @@ def measure(
 ) -> list[Result]:
     """Decodes every hole plainly and with each arm, at most `tokens` tokens. The prompt is computed once."""
     results, rng = list[Result](), random.Random(0)
+    own = {arm: replace(pair, ngrams=NGramPool()) for arm in arms}  # or one would learn the answer from another
     for hole in holes:
         request = CompletionRequest(hole.prefix, hole.suffix, hole.path, max_tokens=tokens, document=hole.path)
         plain = _last(generate(pair, request, None))
-        runs = {arm: _last(generate(pair, request, _drafter(pair, arm, request), arm.length)) for arm in arms}
+        runs = {arm: _last(generate(pair, request, _drafter(own[arm], arm, request), arm.length)) for arm in arms}
         answer, prompt = [*plain.token_ids], encode(pair, request).ids
         rng.shuffle(answer)
         shuffled = {
-            arm: replay(_drafter(pair, arm, request), prompt, answer, arm.length or pair.draft_length) for arm in arms
+            arm: replay(
+                _drafter(replace(pair, ngrams=NGramPool()), arm, request),
+                prompt,
+                answer,
+                arm.length or pair.draft_length,
+            )
+            for arm in arms
         }
         results.append(Result(hole, plain, runs, shuffled))
         each(results[-1])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
 
 from engine.policy import UNLIMITED, Budget
 from engine.request import Sampling
@@ -40,4 +42,14 @@ class Drafter(Protocol):
 
     def propose(self, context: Context, limit: int) -> Draft:
         """Up to `limit` guesses for the tokens after `context.tokens`."""
+        ...
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Hears what the target thinks: laws that were computed anyway. A drafter may be one, and is told of its drafts."""
+
+    def saw(self, context: Context, draft: Draft, logits: Tensor, path: Sequence[int]) -> None:
+        """logits: [len(draft) + 1, vocab], the target's after the context and after each guess. path: what came true.
+        `context.tokens` may grow afterwards."""
         ...

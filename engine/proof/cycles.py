@@ -14,6 +14,7 @@ from torch import Tensor
 
 from engine.decoder import SpeculativeDecoder
 from engine.drafters import Context, Drafter
+from engine.drafters.lookahead import LookaheadDrafter, NGramPool
 from engine.drafters.lookup import LookupDrafter
 from engine.drafters.merged import MergedDrafter
 from engine.drafters.small_model import SmallModelDrafter
@@ -28,7 +29,7 @@ from engine.sampling import Noise
 from engine.speculation import ROOT, Draft
 from engine.workspace_index import WorkspaceIndex
 
-DRAFTERS = ("model", "lookup", "workspace", "merged")
+DRAFTERS = ("model", "lookup", "workspace", "lookahead", "merged")
 
 _VOCAB = 3
 _PROMPT = (0, 1, 2, 2, 0, 1, 1, 0, 2, 0, 1)  # repeats itself in several ways
@@ -117,6 +118,8 @@ def _drafter(name: str, seed: int) -> Drafter:
     """Over this prompt, an index in which every two tokens stand somewhere, and a draft model that is another table,
     whose window ends a chain after a few draws."""
     markers, index = Markers(frozenset(), _VOCAB), WorkspaceIndex()
+    pool = NGramPool()
+    pool.add(_PROMPT[-1], (0, 2))
     index.update({"a": np.random.default_rng(seed).integers(0, _VOCAB, 60).tolist()})
     lookup, workspace = LookupDrafter(markers), WorkspaceDrafter(index, markers)
     model = SmallModelDrafter(_table_model(2 * seed + 1, window=len(_PROMPT) + _DRAWS - 1), frozenset())
@@ -124,6 +127,7 @@ def _drafter(name: str, seed: int) -> Drafter:
         "model": model,
         "lookup": lookup,
         "workspace": workspace,
+        "lookahead": LookaheadDrafter(pool),
         "merged": MergedDrafter(lookup, workspace, model),
     }
     return drafters[name]

@@ -35,7 +35,7 @@ SAMPLED: tuple[DrafterName, ...] = ("model", "merged")  # drafters that draw gue
 
 _SHOWN, _SHOWN_DRAFT = 8, 4  # likeliest tokens of the target, and of the draft besides
 _BLOCK = 1 << 16  # draws of one seed; a position of its noise each
-_ONE_BY_ONE = 256  # draws of each block
+_ONE_BY_ONE = 32  # draws of each block
 _GUESSES = 8  # of a draft that has one draw
 
 
