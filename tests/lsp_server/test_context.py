@@ -354,4 +354,5 @@ def test_the_command_line_shows_definitions_to_a_model_that_reads_other_files(tm
     assert folder == tmp_path.as_uri()
     for reads, expected in ((True, (Snippet("shop.py", "def load_basket(customer):\n"),)), (False, ())):
         pair = SimpleNamespace(reads_other_files=reads, context=1024)
-        assert complete._other_files(pair, EngineConfig(), snapshot, folder) == expected
+        room = complete._room(pair, EngineConfig())
+        assert complete._other_files(room, snapshot, folder) == expected
