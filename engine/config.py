@@ -57,6 +57,7 @@ class EngineConfig:
     seed: int | None = None
     max_tokens: int = 64
     draft_length: int | Literal["auto"] = "auto"
+    adaptation: bool = False
     heads: str | None = None
     eagle: str | None = None
     cache_mb: int | Literal["auto"] = "auto"

@@ -48,7 +48,11 @@ def tokenizer() -> Tokenizer:
 
 def stored_weights(role: Role) -> dict[str, Tensor | Int8Weight]:
     """The parameters by transformers' names, matrices as stored. The head is the embedding (`lm_head` is tied)."""
-    stored = load_file(FOLDER / role / "model.safetensors")
+    return joined(load_file(FOLDER / role / "model.safetensors"))
+
+
+def joined(stored: dict[str, Tensor]) -> dict[str, Tensor | Int8Weight]:
+    """Tensors as in the file, each matrix with its scales."""
     scales = {name.removesuffix(".scale"): stored.pop(name) for name in list(stored) if name.endswith(".scale")}
     return {
         name: Int8Weight(tensor, scales[base]) if (base := name.removesuffix(".weight")) in scales else tensor

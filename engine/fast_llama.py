@@ -39,19 +39,24 @@ class FastLlamaRunner:
     takes_trees = True
 
     def __init__(self, config: Any, weights: Mapping[str, Tensor | Int8Weight], same_at_any_width: bool = True) -> None:
+        self._depth: int = config.num_hidden_layers
+        self.take(weights)
         self._least = (_LEAST_QUERIES, _LEAST_ROWS) if same_at_any_width else (1, 1)
         self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
         self._size = config.head_dim
         self._eps = config.rms_norm_eps
         self.window: int = config.max_position_embeddings
-        self._layers = [_Layer(weights, f"model.layers.{index}.") for index in range(config.num_hidden_layers)]
-        self._embedding = weights["model.embed_tokens.weight"]
-        self._head = weights.get("lm_head.weight", self._embedding)
-        self._norm = _plain(weights["model.norm.weight"])
-        self._cos, self._sin = _rotary_tables(config)
+        self._cos, self._sin = rotary_tables(config)
         shape = (config.num_hidden_layers, 2, self._kv_heads, self.window, self._size)
         self._rows = torch.zeros(shape)  # [layer, key/value, head, position, size]
         self._hidden: Tensor | None = None  # [position, hidden]
+
+    def take(self, weights: Mapping[str, Tensor | Int8Weight]) -> None:
+        """Other weights of the same shapes. What stands in the rows is of those before."""
+        self._layers = [_Layer(weights, f"model.layers.{index}.") for index in range(self._depth)]
+        self._embedding = weights["model.embed_tokens.weight"]
+        self._head = weights.get("lm_head.weight", self._embedding)
+        self._norm = _plain(weights["model.norm.weight"])
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
@@ -132,7 +137,7 @@ class FastLlamaRunner:
     ) -> Tensor:
         width, end = len(x), start + len(x)
         qkv = product(x, layer.qkv).view(width, self._heads + 2 * self._kv_heads, self._size).transpose(0, 1)
-        turned = _rotate(qkv[: self._heads + self._kv_heads], *rotation)
+        turned = rotate(qkv[: self._heads + self._kv_heads], *rotation)
         rows[0, :, start:end] = turned[self._heads :]
         rows[1, :, start:end] = qkv[self._heads + self._kv_heads :]
         # [kv heads, group * width, size]: one product for all the heads that share keys.
@@ -186,7 +191,7 @@ def _embed(weight: Tensor | Int8Weight, tokens: Sequence[int]) -> Tensor:
     return weight[index]
 
 
-def _rotary_tables(config: Any) -> tuple[Tensor, Tensor]:
+def rotary_tables(config: Any) -> tuple[Tensor, Tensor]:
     """cos and sin for every position, [window, size]: RoPE (Su et al., 2021) in the half-split form of Llama."""
     size = config.head_dim
     frequencies = 1.0 / config.rope_parameters["rope_theta"] ** (torch.arange(0, size, 2).float() / size)
@@ -194,7 +199,7 @@ def _rotary_tables(config: Any) -> tuple[Tensor, Tensor]:
     return angles.cos(), angles.sin()
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """x: [heads, width, size]; cos, sin: [width, size]."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin

@@ -32,8 +32,9 @@ def generate(
     policy = pair.policy if draft_length is None and not request.sampling.repeatable else None
     if draft_length is None:
         draft_length = pair.draft_length if policy is None else pair.longest_draft
+    watcher = None if pair.learner is None else pair.learner.lessons
     decoder = SpeculativeDecoder(
-        pair.target, drafter, request.sampling, Noise(seed or 0), pair.end_tokens, draft_length, policy
+        pair.target, drafter, request.sampling, Noise(seed or 0), pair.end_tokens, draft_length, policy, watcher
     )
     text = TextStream(lambda ids: pair.tokenizer.decode(ids, skip_special_tokens=False), request.stop, prompt.ids[-1:])
     for step in decoder.decode(prompt.ids, request.max_tokens):

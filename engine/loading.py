@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 from engine import embedded
+from engine.adaptation import Learner, Weights, learner
 from engine.config import AUTO, EMBEDDED, ConfigError, DrafterName, EngineConfig, MemoryShortError
 from engine.costs import Costs
 from engine.devices import device_for
@@ -69,6 +70,7 @@ class LoadedPair:
     longest_draft: int = 8  # with a policy
     heads: Heads | None = None
     eagle: EagleHead | None = None
+    learner: Learner | None = None
     target_source: str = ""
     notice: str = ""  # what the user should know of how it was loaded
     workspace: WorkspaceIndex = field(default_factory=WorkspaceIndex, repr=False)
@@ -202,6 +204,7 @@ def _load(config: EngineConfig, report: Report) -> LoadedPair:
         longest_draft=_CPU_LONGEST if device.type == "cpu" else _GPU_LONGEST,
         heads=Heads.load(*files["heads"], target) if "heads" in files else None,
         eagle=EagleHead.load(*files["eagle"], target) if "eagle" in files else None,
+        learner=loader.learner(draft) if config.adaptation and draft is not None else None,
         target_source=target_source,
     )
 
@@ -260,12 +263,21 @@ class _Loader:
         self._wanted = config.dtype
         self.ends: tuple[int, ...] = ()  # what the model loaded last says to stop at
         self.dtype_name = config.dtype if config.dtype != "auto" else best_dtype(device)
+        self._own: tuple[FastLlamaRunner, Weights] | None = None  # the embedded draft, if it was loaded
 
     def model(self, key: Key, source: str) -> tuple[CachedModel, Tokenizer]:
         model, tokenizer = self._model(key, source)
         if self._device.type == "cpu":
             model.runner = ThreadedRunner(model.runner)
         return model, tokenizer
+
+    def learner(self, draft: CachedModel) -> Learner | None:
+        """What teaches this draft, which was loaded last; None if it is not the embedded one on a CPU."""
+        if self._own is None:
+            log.warning("adaptation: only the embedded draft on a CPU learns; `specter train draft` distils another")
+            return None
+        runner, weights = self._own
+        return learner(embedded.shape("draft"), weights, runner, draft)
 
     def _model(self, key: Key, source: str) -> tuple[CachedModel, Tokenizer]:
         if is_embedded(source) and self._device.type == "cpu":
@@ -286,6 +298,8 @@ class _Loader:
         weights = embedded.weights(role) if exact else embedded.stored_weights(role)
         tokenizer = embedded.tokenizer()
         runner = FastLlamaRunner(embedded.shape(role), weights, same_at_any_width=role == "target")
+        if role == "draft":
+            self._own = runner, weights
         return CachedModel(runner, vocabulary_size(tokenizer.get_vocab())), tokenizer
 
 

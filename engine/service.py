@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
 _CLOSED = "the engine was closed"
+_REST_S = 1.0  # without a request: whoever types does not want the processor to be busy at the next key
 _HUNG_S = 30.0  # for one step: a chunk of a prompt, or a cycle
 
 
@@ -214,8 +215,18 @@ class CompletionEngine:
         self._pair = None
 
     def _run(self) -> None:
-        while (work := self._work.get()) is not None and not self._closed:
+        while (work := self._next_work()) is not None and not self._closed:
             work()
+
+    def _next_work(self) -> Callable[[], None] | None:
+        """Waits for it. When there is none for a while, the draft model learns, until there is."""
+        learner = None if self._pair is None else self._pair.learner
+        if learner is not None:
+            with suppress(queue.Empty):
+                return self._work.get(timeout=_REST_S)
+            while self._work.empty() and learner.step():
+                pass
+        return self._work.get()
 
     def _complete(self, job: _Job) -> None:
         """On the worker: one job to its end or cancel."""

@@ -24,7 +24,19 @@ from engine.config import ConfigError
 from lsp_server import log
 from lsp_server.commands import UserError
 
-COMMANDS = ("complete", "demo", "serve", "doctor", "bench", "evaluate", "prove", "train", "pairs", "export")
+COMMANDS = (
+    "complete",
+    "demo",
+    "serve",
+    "doctor",
+    "bench",
+    "evaluate",
+    "prove",
+    "train",
+    "pairs",
+    "export",
+    "adaptation",
+)
 
 DONE, OURS, USERS, INTERRUPTED = 0, 1, 2, 130
 _FULL = "no space is left where the output goes; free some and try again"

@@ -83,6 +83,7 @@ _SETTINGS: dict[str, _Setting] = {
     "seed": _Setting(_count, "a whole number", "engine.seed"),
     "heads": _Setting(_text, "a file that `specter train heads` wrote", "engine.heads"),
     "eagle": _Setting(_text, "a file that `specter train eagle` wrote", "engine.eagle"),
+    "adaptation": _Setting(_boolean, "true or false", "engine.adaptation"),
     "maxTokens": _Setting(_count, "a whole number", "engine.max_tokens"),
     "deadlineMs": _Setting(_within(1, 600_000), "milliseconds, a whole number from 1 to 600000", "deadline_ms"),
     "debounceMs": _Setting(
@@ -147,6 +148,8 @@ def _settings(given: Mapping[str, object]) -> Settings:
             engine[name.removeprefix("engine.")] = value
         else:
             values[name] = value
+    if engine.get("adaptation") is False:
+        del engine["adaptation"]  # as it is when nobody sets it
     if values.get("debounce_ms") == "auto":
         values["debounce_ms"] = None
     if "exclude" in values:

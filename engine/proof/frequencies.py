@@ -84,6 +84,7 @@ def first_tokens(
     """One result a prompt, as it is ready; `report` hears the fraction of the present prompt that is done."""
     if pair.drafter_name not in SAMPLED or pair.draft is None:
         raise ConfigError("drafter", f"only {' and '.join(SAMPLED)} draw guesses, and need a draft model for it")
+    start = seed + (SAMPLED.index(pair.drafter_name) << 40)  # or all would draw the same tokens
     for index, request in enumerate(prompts):
         sampled = replace(request, sampling=sampling)
         prompt = encode(pair, sampled).ids
@@ -93,7 +94,7 @@ def first_tokens(
             pass
         p = warp(pair.target.logits(prompt), sampling)[0].cpu()
         drafts = _Drafts(drafter, Context(prompt, len(prompt), sampling, Noise(0), _ONE_DRAW))
-        yield _result(pair, sampled, p, drafts, _draw_many(p, drafts, draws, seed + (index << 32), report))
+        yield _result(pair, sampled, p, drafts, _draw_many(p, drafts, draws, start + (index << 32), report))
 
 
 class _OneDraw:

@@ -67,6 +67,7 @@ _OPTIONS = {
     "server_key_file": _Option("FILE", str, "holds the server's key; SPECTER_SERVER_KEY does otherwise"),
     "server_tokenizer": _Option("PATH_OR_ID", str, "the server's model's tokenizer: prompts are sent as its ids"),
 }
+_ADAPTATION = "adaptation"
 _OF_SAMPLING = ("temperature", "top_p", "top_k", "min_p")
 
 
@@ -82,11 +83,18 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
             help=option.help,
             default=argparse.SUPPRESS,
         )
+    group.add_argument(
+        "--adapt",
+        dest=_ADAPTATION,
+        action="store_true",
+        help="the draft model learns while the engine is idle, see `specter adaptation`",
+        default=argparse.SUPPRESS,
+    )
 
 
 def overrides(arguments: argparse.Namespace) -> dict[str, object]:
     """The fields of EngineConfig that the command line sets."""
-    given = {name: value for name, value in vars(arguments).items() if name in _OPTIONS}
+    given = {name: value for name, value in vars(arguments).items() if name in (*_OPTIONS, _ADAPTATION)}
     if "mode" not in given and any(name in given for name in _OF_SAMPLING):
         given["mode"] = "sampled"  # a temperature without effect would surprise more
     return given

@@ -8,12 +8,16 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import cast
 
 import pytest
 import torch
 from toys import CHARACTERS, MARKERS, TableRunner, toy_pair
 
 import engine.service
+from engine.adaptation import Learner
+from engine.adaptation.lessons import Lessons
 from engine.config import ConfigError, EngineConfig
 from engine.decoder import PREFILL_CHUNK
 from engine.loading import LoadedPair
@@ -424,3 +428,53 @@ async def test_the_embedded_pair(pair: LoadedPair, monkeypatch: pytest.MonkeyPat
                 break
         await until(lambda: idle(served))
         assert served.usage()["tokensAfterCancel"] <= 20 * (pair.longest_draft + 1)
+
+
+class Endless:
+    """Has always something to learn. `gate` is passed at each micro-step."""
+
+    def __init__(self) -> None:
+        self.steps, self.during = 0, threading.Event()
+        self.lessons = Lessons()
+
+    def step(self) -> bool:
+        self.steps += 1
+        self.during.set()
+        time.sleep(0.005)
+        return True
+
+
+@pytest.mark.timeout(30)
+async def test_a_request_stops_the_learning_after_one_step(target: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fails with a learner that is asked until it has nothing left to learn."""
+    monkeypatch.setattr(engine.service, "_REST_S", 0.02)
+    learner = Endless()
+    pair = replace(toy_pair(target, TableRunner(seed=1)), learner=cast(Learner, learner))
+    async with serving(pair, monkeypatch) as served:
+        first = await complete(served, REQUEST)
+        await until(learner.during.is_set)
+        target.hold()
+        stream = asyncio.ensure_future(complete(served, REQUEST))
+        await asyncio.sleep(0)
+        steps = learner.steps
+        await until(target.entered.is_set)
+        assert learner.steps <= steps + 1
+        held = learner.steps
+        await asyncio.sleep(0.05)
+        assert learner.steps == held  # while it computes
+        target.open.set()
+        assert (await stream).token_ids == first.token_ids
+        learner.during.clear()
+        await until(learner.during.is_set)  # and then goes on
+        assert learner.lessons.seen >= 2
+
+
+async def test_nothing_is_learned_before_a_rest(target: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.service, "_REST_S", 30.0)
+    learner = Endless()
+    pair = replace(toy_pair(target, TableRunner(seed=1)), learner=cast(Learner, learner))
+    async with serving(pair, monkeypatch) as served:
+        for _ in range(3):
+            await complete(served, REQUEST)
+            await asyncio.sleep(0.01)
+        assert learner.steps == 0
