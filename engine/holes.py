@@ -41,15 +41,39 @@ def cut(
 
     Raises ValueError if the folder does not hold enough source.
     """
+    holes = cut_up_to(folder, count, seed, suffixes, kinds)
+    _require(holes, count, str(folder), suffixes)
+    return holes
+
+
+def cut_up_to(
+    folder: Path, count: int, seed: int, suffixes: Sequence[str], kinds: Sequence[Kind] = ("line", "block")
+) -> list[Hole]:
+    """As `cut`, but fewer if the folder does not hold enough source; those of a smaller `count` are the first."""
     rng = random.Random(seed)
     files = source_files(folder, suffixes)
     rng.shuffle(files)
-    holes = list(_holes(files, folder, rng, count, kinds))
+    return list(_holes(files, folder, rng, count, kinds))
+
+
+def cut_packages(
+    folders: Sequence[Path], count: int, seed: int, suffixes: Sequence[str] = SOURCE
+) -> dict[Path, list[Hole]]:
+    """`count` holes in all, as many of each folder as it has, up to an equal share. Raises ValueError."""
+    found = {folder: cut_up_to(folder, count, seed, suffixes) for folder in folders}
+    left, shares = count, dict[Path, list[Hole]]()
+    for place, folder in enumerate(sorted(found, key=lambda folder: len(found[folder]))):
+        shares[folder] = found[folder][: -(-left // (len(found) - place))]
+        left -= len(shares[folder])
+    _require([hole for holes in shares.values() for hole in holes], count, ", ".join(map(str, folders)), suffixes)
+    return shares
+
+
+def _require(holes: Sequence[Hole], count: int, where: str, suffixes: Sequence[str]) -> None:
     if len(holes) < count:
         raise ValueError(
-            f"{folder} gives {len(holes)} holes of {count}; name a folder with more {'/'.join(suffixes)} files"
+            f"{where} gives {len(holes)} holes of {count}; name a folder with more {'/'.join(suffixes)} files"
         )
-    return holes
 
 
 def some_hole(name: str, text: str, rng: random.Random) -> Hole | None:

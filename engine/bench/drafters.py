@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from engine.bench.comparison import machine
+from engine.bench.memory import held_bytes
 from engine.config import ConfigError, DrafterName
 from engine.drafters import Context, Drafter
 from engine.drafters.lookahead import NGramPool
@@ -18,6 +20,7 @@ from engine.record import Completion
 from engine.request import GREEDY, CompletionRequest
 from engine.sampling import Noise
 from engine.speculation import ROOT
+from engine.workspace_files import fill_workspace
 
 FREE = "lookup+workspace"  # the merged tree without the draft model
 _NAMES = (*(name for name in get_args(DrafterName) if name not in ("auto", "none")), FREE)
@@ -41,6 +44,7 @@ class Result:
     plain: Completion
     runs: dict[Arm, Completion]
     shuffled: dict[Arm, int]
+    memory: dict[Arm, int]  # bytes of what the drafter alone keeps
 
 
 def arms(text: str) -> list[Arm]:
@@ -64,7 +68,8 @@ def measure(
     for hole in holes:
         request = CompletionRequest(hole.prefix, hole.suffix, hole.path, max_tokens=tokens, document=hole.path)
         plain = _last(generate(pair, request, None))
-        runs = {arm: _last(generate(pair, request, _drafter(own[arm], arm, request), arm.length)) for arm in arms}
+        drafters = {arm: _drafter(own[arm], arm, request) for arm in arms}
+        runs = {arm: _last(generate(pair, request, drafter, arm.length)) for arm, drafter in drafters.items()}
         answer, prompt = [*plain.token_ids], encode(pair, request).ids
         rng.shuffle(answer)
         shuffled = {
@@ -76,9 +81,28 @@ def measure(
             )
             for arm in arms
         }
-        results.append(Result(hole, plain, runs, shuffled))
+        memory = {arm: held_bytes(drafter, beside=pair.target) for arm, drafter in drafters.items()}
+        results.append(Result(hole, plain, runs, shuffled, memory))
         each(results[-1])
     return results
+
+
+def measure_packages(
+    pair: LoadedPair,
+    packages: Mapping[Path, Sequence[Hole]],
+    arms: Sequence[Arm],
+    tokens: int,
+    each: Callable[[Result], None],
+) -> tuple[list[Result], list[dict[str, Any]]]:
+    """The holes of every package with the rest of it as workspace; and what each workspace was."""
+    results, workspaces = list[Result](), list[dict[str, Any]]()
+    for folder, holes in packages.items():
+        fill_workspace(pair, folder)
+        index = pair.workspace
+        sizes = {"files": index.files, "tokens": index.tokens, "bytes": index.bytes}
+        workspaces.append({"package": folder.name, "holes": len(holes)} | sizes)
+        results += measure(pair, holes, arms, tokens, each)
+    return results, workspaces
 
 
 def replay(drafter: Drafter, prompt: Sequence[int], answer: Sequence[int], length: int) -> int:
@@ -101,7 +125,7 @@ def replay(drafter: Drafter, prompt: Sequence[int], answer: Sequence[int], lengt
     return forwards
 
 
-def document(pair: LoadedPair, results: Sequence[Result]) -> dict[str, Any]:
+def document(pair: LoadedPair, results: Sequence[Result], workspaces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The measurements as one JSON object: by kind of hole and arm, sums over holes divided by one another."""
     kinds = sorted({result.hole.kind for result in results})
     used = list(results[0].runs)
@@ -116,7 +140,7 @@ def document(pair: LoadedPair, results: Sequence[Result]) -> dict[str, Any]:
         "tokens_per_forward": {str(arm): summary(results, arm)["tokens_per_forward"] for arm in used},
         "control_tokens_per_forward": {str(arm): summary(results, arm)["control_tokens_per_forward"] for arm in used},
         "identical": {str(arm): [summary(results, arm)["identical"], len(results)] for arm in used},
-        "workspace": {"files": pair.workspace.files, "tokens": pair.workspace.tokens, "bytes": pair.workspace.bytes},
+        "workspaces": list(workspaces),
     }
 
 
@@ -124,7 +148,10 @@ def summary(results: Sequence[Result], arm: Arm) -> dict[str, Any]:
     """Of one arm. Tokens are those emitted, an end token among them: plain decoding has one a forward."""
     runs = [result.runs[arm] for result in results]
     forwards = sum(run.target_forwards for run in runs)
-    emitted = sum(run.tokens + (run.stop == "eos") for run in runs)
+    emitted = _emitted(runs)
+    per_second = 1000 * emitted / sum(map(_ms, runs))
+    plain = [result.plain for result in results]
+    plain_per_second = 1000 * _emitted(plain) / sum(map(_ms, plain))
     rejected_at = [place for run in runs for place in run.rejected_at]
     shuffled = sum(result.shuffled[arm] for result in results)
     return {
@@ -136,10 +163,17 @@ def summary(results: Sequence[Result], arm: Arm) -> dict[str, Any]:
         "rejected_at": round(sum(rejected_at) / max(len(rejected_at), 1), 2),
         "draft_ms": round(sum(run.draft_ms for run in runs) / forwards, 2),
         "verify_ms": round(sum(run.verify_ms for run in runs) / forwards, 2),
-        "ms_over_plain": round(sum(map(_ms, runs)) / sum(_ms(result.plain) for result in results), 3),
+        "tokens_per_second": round(per_second, 1),
+        "plain_tokens_per_second": round(plain_per_second, 1),
+        "over_plain": round(per_second / plain_per_second, 3),
+        "memory_mb": round(max(result.memory[arm] for result in results) / 2**20, 1),
         "control_tokens_per_forward": round(sum(result.plain.tokens for result in results) / max(shuffled, 1), 3),
         "identical": sum(result.runs[arm].token_ids == result.plain.token_ids for result in results),
     }
+
+
+def _emitted(runs: Sequence[Completion]) -> int:
+    return sum(run.tokens + (run.stop == "eos") for run in runs)
 
 
 def _ms(run: Completion) -> float:

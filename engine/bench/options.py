@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The benchmark's own options; the engine's come from whoever calls."""
-    library = Path(sysconfig.get_path("stdlib"))
-    parser.add_argument("--corpus", type=Path, default=library, metavar="DIR", help="source files to cut holes from")
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        nargs="+",
+        action="extend",
+        metavar="DIR",
+        help="source files to cut holes from; for --drafters several, each a workspace of its own",
+    )
     parser.add_argument("--holes", type=int, default=20, metavar="N", help="how many, lines and blocks in turn")
     parser.add_argument("--tokens", type=int, default=32, metavar="N", help="tokens a hole, end tokens banned")
     parser.add_argument(
@@ -61,7 +67,7 @@ def run(options: argparse.Namespace, config: EngineConfig) -> None:
     from engine.loading import load
 
     try:
-        holes = cut(options.corpus, options.holes, options.cut_seed)
+        holes = cut(_folder(options), options.holes, options.cut_seed)
     except ValueError as error:
         raise ConfigError("corpus", str(error)) from None
     pair = load(config)
@@ -79,7 +85,7 @@ def _serve(options: argparse.Namespace, config: EngineConfig) -> None:
     from engine.interface import EngineError
 
     try:
-        holes = cut(options.corpus, options.holes, options.cut_seed)
+        holes = cut(_folder(options), options.holes, options.cut_seed)
     except ValueError as error:
         raise ConfigError("corpus", str(error)) from None
 
@@ -98,20 +104,30 @@ def _serve(options: argparse.Namespace, config: EngineConfig) -> None:
         raise ConfigError("server_url", str(error)) from None
 
 
+def _folders(options: argparse.Namespace) -> list[Path]:
+    return options.corpus or [Path(sysconfig.get_path("stdlib"))]
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    """Where only one will do. Raises ConfigError."""
+    folder, *others = _folders(options)
+    if others:
+        raise ConfigError("corpus", "several folders are for --drafters; name one")
+    return folder
+
+
 def _compare_drafters(options: argparse.Namespace, config: EngineConfig) -> None:
     """A line a hole, a table, and the JSON document."""
     from engine.bench import drafters
-    from engine.holes import SOURCE, cut
+    from engine.holes import cut_packages
     from engine.loading import load
-    from engine.workspace_files import fill_workspace
 
     arms = drafters.arms(options.drafters)
     try:
-        holes = cut(options.corpus, options.holes, options.cut_seed, SOURCE)
+        packages = cut_packages(_folders(options), options.holes, options.cut_seed)
     except ValueError as error:
         raise ConfigError("corpus", str(error)) from None
     pair = load(config)
-    fill_workspace(pair, options.corpus)
 
     def tell(result: drafters.Result) -> None:
         where = f"{result.hole.kind} {result.hole.path}"[-44:]
@@ -119,15 +135,28 @@ def _compare_drafters(options: argparse.Namespace, config: EngineConfig) -> None
         print(f"{where:44} {result.plain.target_forwards:>6} {forwards}", flush=True)
 
     print(f"{'forwards':44} {'plain':>6} " + " ".join(f"{arm!s:>10}" for arm in arms))
-    results = drafters.measure(pair, holes, arms, options.tokens, tell)
-    document = drafters.document(pair, results)
+    results, workspaces = drafters.measure_packages(pair, packages, arms, options.tokens, tell)
+    document = drafters.document(pair, results, workspaces)
     for kind, by_arm in document["classes"].items():
-        print(f"\n{kind:12} {'tok/fwd':>8} {'control':>8} {'drafted':>8} {'accepted':>8} {'draft ms':>9} {'same':>8}")
+        print(f"\n{kind:20}" + "".join(f"{title:>10}" for title in _COLUMNS) + f"{'same':>10}")
         for arm, row in by_arm.items():
-            values = (row["tokens_per_forward"], row["control_tokens_per_forward"], row["drafted"], row["accepted"])
-            numbers = " ".join(f"{value:8.2f}" for value in values)
-            print(f"{arm:12} {numbers} {row['draft_ms']:9.2f} {row['identical']:4}/{row['holes']}")
+            numbers = "".join(f"{row[key]:10.2f}" for key in _COLUMNS.values())
+            print(f"{arm:20}{numbers}{row['identical']:5}/{row['holes']:<4}")
     print(json.dumps(document))
+
+
+_COLUMNS = {
+    "tok/fwd": "tokens_per_forward",
+    "control": "control_tokens_per_forward",
+    "drafted": "drafted",
+    "accepted": "accepted",
+    "rejected@": "rejected_at",
+    "draft ms": "draft_ms",
+    "verify ms": "verify_ms",
+    "tokens/s": "tokens_per_second",
+    "over plain": "over_plain",
+    "MB": "memory_mb",
+}
 
 
 def _sweep(options: argparse.Namespace, config: EngineConfig) -> None:
@@ -144,7 +173,7 @@ def _sweep(options: argparse.Namespace, config: EngineConfig) -> None:
     temperatures = _listed("temperatures", options.temperatures or "0", within, lambda t: 0 <= t <= 100, float)
     lengths = _lengths(options)
     try:
-        holes = cut(options.corpus, options.holes, options.cut_seed, SOURCE if "other" in kinds else (".py",), kinds)
+        holes = cut(_folder(options), options.holes, options.cut_seed, SOURCE if "other" in kinds else (".py",), kinds)
     except ValueError as error:
         raise ConfigError("corpus", str(error)) from None
     if options.plot is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from engine.drafters import Context
 from engine.policy import UNLIMITED, Budget
 from engine.speculation import Draft
 
@@ -114,6 +115,23 @@ class GuessTree:
         size = fixed + budget.fits(reaches, fixed)
         draft = Draft(tuple(tokens), tuple(parents), None, tuple(confidences), forwards, sources=tuple(sources))
         return draft.first(size)
+
+
+class Finder(Protocol):
+    """A text that is looked into."""
+
+    name: str
+
+    def continuations(self, context: Context, length: int, ahead: Sequence[int] = ()) -> list[Continuation]:
+        """What followed the last tokens there, the longest matches first; `ahead` are guesses to take as said."""
+        ...
+
+
+def likeliest(finder: Finder, context: Context, limit: int) -> Draft:
+    """Of what it finds, the tree of the likeliest guesses."""
+    tree = GuessTree()
+    tree.add(finder.continuations(context, limit), finder.name)
+    return tree.best(limit, context.budget)
 
 
 def trust(match: int) -> float:

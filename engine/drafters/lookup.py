@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.drafters import Context
-from engine.drafters.guess_tree import Continuation, GuessTree
+from engine.drafters.guess_tree import Continuation, likeliest
 from engine.drafters.surroundings import Markers
 from engine.speculation import Draft
 
@@ -44,9 +44,7 @@ class LookupDrafter:
         return iter(())
 
     def propose(self, context: Context, limit: int) -> Draft:
-        tree = GuessTree()
-        tree.add(self.continuations(context, limit), self.name)
-        return tree.best(limit, context.budget)
+        return likeliest(self, context, limit)
 
     def continuations(self, context: Context, length: int, ahead: Sequence[int] = ()) -> list[Continuation]:
         """What followed the last tokens before, the longest matches first; `ahead` are guesses to take as said."""

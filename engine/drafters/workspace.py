@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from engine.drafters import Context
-from engine.drafters.guess_tree import Continuation, GuessTree
+from engine.drafters.guess_tree import Continuation, likeliest
 from engine.drafters.surroundings import Markers
 from engine.speculation import Draft
 from engine.workspace_index import LONGEST_MATCH, WorkspaceIndex
@@ -31,9 +31,7 @@ class WorkspaceDrafter:
         return iter(())
 
     def propose(self, context: Context, limit: int) -> Draft:
-        tree = GuessTree()
-        tree.add(self.continuations(context, limit), self.name)
-        return tree.best(limit, context.budget)
+        return likeliest(self, context, limit)
 
     def continuations(self, context: Context, length: int, ahead: Sequence[int] = ()) -> list[Continuation]:
         """What followed the last tokens elsewhere, the longest matches first; `ahead` are guesses to take as said."""

@@ -6,18 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from adversaries import adversary
 from toys import VOCABULARY, TableRunner, toy_pair
 
 from engine.bench import drafters
 from engine.bench.drafters import Arm, arms, replay
+from engine.bench.memory import held_bytes
 from engine.config import ConfigError
 from engine.generation import generate
-from engine.holes import cut
+from engine.holes import cut_packages
 from engine.loading import LoadedPair
 from engine.request import CompletionRequest
-from engine.workspace_files import fill_workspace
 
 
 @pytest.mark.parametrize(
@@ -54,9 +56,8 @@ def test_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(6):
         (tmp_path / f"{number}.py").write_text(f"x = {number}\n{body}")
     pair = toy_pair(draft=TableRunner(seed=3))
-    holes = cut(tmp_path, 6, 0)
-    fill_workspace(pair, tmp_path)
-    assert pair.workspace.files == 6
+    packages = cut_packages([tmp_path], 6, 0, (".py",))
+    holes = packages[tmp_path]
     told: list[drafters.Result] = []
     asked: list[tuple[str, str]] = []
 
@@ -66,16 +67,47 @@ def test_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(drafters, "generate", spied)
     chosen = arms("model:3,lookup:8,lookup+workspace:8,merged:8")
-    results = drafters.measure(pair, holes, chosen, 12, told.append)
+    results, workspaces = drafters.measure_packages(pair, packages, chosen, 12, told.append)
     assert told == results
+    assert [workspace["files"] for workspace in workspaces] == [6]
     assert {path for path, _ in asked} == {document for _, document in asked} == {hole.path for hole in holes}
-    document = json.loads(json.dumps(drafters.document(pair, results)))
+    document = json.loads(json.dumps(drafters.document(pair, results, workspaces)))
     assert document["identical"] == {str(arm): [6, 6] for arm in chosen}
     assert set(document["classes"]) == {"line", "block"}
     for arm in chosen:
         row = document["classes"]["line"][str(arm)]
         runs = [result.runs[arm] for result in results if result.hole.kind == "line"]
         assert row["tokens_per_forward"] == pytest.approx(36 / sum(run.target_forwards for run in runs), abs=1e-3)
+        assert row["over_plain"] == pytest.approx(row["tokens_per_second"] / row["plain_tokens_per_second"], rel=0.01)
         assert document["control_tokens_per_forward"][str(arm)] < 1.5
+    memory = {str(arm): results[0].memory[arm] for arm in chosen}
+    assert 0 < memory["lookup:8"] < memory["lookup+workspace:8"] < memory["merged:8"]
     with pytest.raises(ConfigError, match="draft model"):
         drafters.measure(toy_pair(), holes, arms("model"), 4, told.append)
+
+
+def test_holes_of_several_packages_are_shared_out(tmp_path: Path) -> None:
+    """The small one gives what it has, the others the rest, in equal parts; each hole names a file of its own."""
+    for name, files in (("small", 1), ("one", 9), ("other", 9)):
+        (tmp_path / name).mkdir()
+        for number in range(files):
+            text = f"def {name}_{number}(a):\n    b = a + {number}\n    return (b)\n"
+            (tmp_path / name / f"{name}{number}.py").write_text(text)
+    folders = [tmp_path / name for name in ("one", "small", "other")]
+    packages = cut_packages(folders, 12, 0, (".py",))
+    assert {folder.name: len(holes) for folder, holes in packages.items()} == {"small": 2, "one": 5, "other": 5}
+    assert all(hole.path.startswith(folder.name) for folder, holes in packages.items() for hole in holes)
+    with pytest.raises(ValueError, match="holes of 99"):
+        cut_packages(folders, 99, 0, (".py",))
+
+
+def test_what_is_held_is_counted_once_and_not_what_another_holds() -> None:
+    class Owner:
+        __slots__ = ("array", "parts")
+
+        def __init__(self, *parts: object) -> None:
+            self.array, self.parts = np.zeros(10, dtype=np.int32), {"a": [*parts], "b": parts}
+
+    shared = torch.zeros(100)
+    assert held_bytes(Owner(shared, shared[:5])) == 440
+    assert held_bytes(Owner(shared, torch.zeros(2)), beside=[shared[50:]]) == 48

@@ -115,6 +115,7 @@ def test_version(capsys):
         (["prove", "--plot", "no/such/folder/p.png"], ["--plot", "folder that exists"]),
         (["bench", "--holes", "0"], ["--holes", "1 or more"]),
         (["bench", "--corpus", "."], ["--corpus", "0 holes"]),
+        (["bench", "--corpus", "a", "b"], ["--corpus", "--drafters"]),
         (["export"], ["required: DIR"]),
         (["pairs", "--frob"], ["--frob is no option of `specter pairs`"]),
     ],
