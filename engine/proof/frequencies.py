@@ -18,8 +18,10 @@ from engine.config import ConfigError, DrafterName
 from engine.drafters import Context, Drafter
 from engine.generation import encode
 from engine.loading import LoadedPair
+from engine.model import CachedModel
 from engine.proof.goodness import Fit, fit
 from engine.request import CompletionRequest, Sampling
+from engine.runners import Runner, WrappedRunner
 from engine.sampling import Noise, Uniforms, draw_many, warp
 from engine.speculation import ROOT, Draft, residual, verify
 
@@ -88,13 +90,30 @@ def first_tokens(
     for index, request in enumerate(prompts):
         sampled = replace(request, sampling=sampling)
         prompt = encode(pair, sampled).ids
-        drafter = pair.drafter(sampled)
+        pair.draft.forget()  # the runner gets other rows
+        draft = CachedModel(_Remembering(pair.draft.runner), pair.draft.vocab)
+        drafter = replace(pair, draft=draft).drafter(sampled)
         assert drafter is not None
         for _ in drafter.prepare(prompt):
             pass
         p = warp(pair.target.logits(prompt), sampling)[0].cpu()
         drafts = _Drafts(drafter, Context(prompt, len(prompt), sampling, Noise(0), _ONE_DRAW))
         yield _result(pair, sampled, p, drafts, _draw_many(p, drafts, draws, start + (index << 32), report))
+
+
+class _Remembering(WrappedRunner):
+    """A runner that does not compute again what it was asked last: that prompt's law, for thousands of guesses."""
+
+    def __init__(self, runner: Runner) -> None:
+        super().__init__(runner)
+        self._asked: object = None
+        self._logits = torch.empty(0)
+
+    def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
+        asked = (*tokens,), start, tail, parents
+        if asked != self._asked:
+            self._asked, self._logits = asked, super().forward(tokens, start, tail, parents)
+        return self._logits
 
 
 class _OneDraw:
