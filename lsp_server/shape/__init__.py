@@ -62,12 +62,15 @@ class Shape:
         return body[:certain].rstrip() if "trail" in self.rules else body[:certain]
 
     def _tidied(self, body: str) -> str:
-        if "closers" in self.rules:
-            body = body[: stops.unbalanced(Reading(body, self.place))]
-        if "suffix_line" in self.rules:
-            body = body[: repeats.last_repeat(Reading(body, self.place))]
-        if "overlap" in self.rules:
-            body = body[: tidy.overlap(Reading(body, self.place))]
+        size = -1
+        while size != len(body):  # `)(` before `(`: what one rule drops may be what made the rest right for another
+            size = len(body)
+            if "closers" in self.rules:
+                body = body[: stops.unbalanced(Reading(body, self.place))]
+            if "suffix_line" in self.rules:
+                body = body[: repeats.last_repeat(Reading(body, self.place))]
+            if "overlap" in self.rules:
+                body = body[: tidy.overlap(Reading(body, self.place))]
         return body[: tidy.trail(body, self.place.rest)] if "trail" in self.rules else body
 
 

@@ -79,6 +79,7 @@ def balanced(depth: int = 2) -> st.SearchStrategy[str]:
 @given(balanced(), st.integers(0, 60), st.lists(st.sampled_from("a([)],"), max_size=10).map("".join))
 @example("(a)", 2, "b)")
 @example("(a)", 2, "b])")
+@example("(())", 1, ")(")
 def test_balanced_brackets_are_never_closed_twice(document: str, cut: int, said: str) -> None:
     """Seen to fail with brackets that are counted without their kind."""
     prefix, suffix = document[:cut], document[cut:]
