@@ -128,18 +128,14 @@ def _prove_equality(pair: LoadedPair, count: int, seed: int, law: Sampling) -> b
         holes = cut_holes(count=count, seed=seed)
         fill_workspace(pair, LIBRARY, [LIBRARY / hole.path for hole in holes])
         greedy = equality(pair, holes, report=_percent(say, "greedy equality"))
-    _print_equality(
-        f"Greedy equality with {pair.drafter_name}: speculative against plain decoding of real holes", greedy
-    )
+    _print_equality(f"Greedy equality with {pair.drafter_name}", greedy)
     certain = with_certain_guesses(pair)
     if certain is None:
         return greedy.passed
     with working("equality of draws") as say:
         drawn = equality(certain, holes, report=_percent(say, "equality of draws"), sampling=law)
-    name = "the sources of merged that do not draw" if pair.drafter_name == "merged" else pair.drafter_name
-    _print_equality(
-        f"Draws with the same seed with {name}: speculative against plain decoding of the same holes", drawn
-    )
+    name = "what of merged does not draw" if pair.drafter_name == "merged" else pair.drafter_name
+    _print_equality(f"Equality of draws with {name}", drawn)
     return greedy.passed and drawn.passed
 
 
@@ -191,7 +187,7 @@ def _verdict(passed: bool) -> str:
 def _print_tables(tables: ExactTables) -> None:
     print(f"Exact tables: the law of what is emitted, against the target's: {_verdict(tables.passed)}")
     for check in tables.rules:
-        print(f"  {check.rule:32} {check.tables} tables, largest error {check.largest_error:.1e}")
+        print(f"  {check.rule:34} {check.tables} tables, largest error {check.largest_error:.1e}")
     example = tables.example
     print(f"  worked example: p = {_row(example.target)}, q = {_row(example.draft)}")
     for name in ("accepted", "corrected", "emitted", "uncorrected"):
@@ -208,6 +204,8 @@ def _print_equality(what: str, equal: Equality) -> None:
     print(f"{what}: speculative against plain decoding of real holes: {_verdict(equal.passed)}")
     print(f"  identical {equal.equal} of {equal.holes}, {equal.tokens} tokens; to the model's own end: ", end="")
     print(f"{equal.equal_to_end} of {equal.holes}")
+    if equal.ties:
+        print(f"  in {equal.ties} more they part by less than rounding")
     print(f"  {equal.drafted} guesses, {equal.accepted} accepted, {equal.forwards} passes of the target")
     for difference in equal.differences:
         where = f"hole {difference.hole}, token {difference.position}"

@@ -164,6 +164,22 @@ def test_certain_guesses_give_the_tokens_of_plain_decoding(pair, name, sampling,
     assert result.accepted > 0
 
 
+def test_draws_of_one_seed_catch_a_broken_verifier(pair, monkeypatch):
+    """What they part by is no rounding. Fails when every difference counts as a tie."""
+    lookup = replace(pair, drafter_name="lookup")
+    monkeypatch.setattr(decoder, "verify", accept_everything)
+    result = proof.equality(lookup, proof.cut_holes(count=3, seed=1), 12, sampling=proof.LAWS[0])
+    assert not result.passed
+    assert result.ties < len(result.differences)
+
+
+def test_a_draw_that_rounding_decides_is_a_tie():
+    unlike = proof.Equality(2, 1, 2, 48, 30, 20, 10, (proof.Difference(1, 5, 1e-7),), ties=1)
+    assert unlike.passed
+    assert not replace(unlike, ties=0).passed
+    assert not replace(unlike, equal_to_end=0).passed
+
+
 def test_a_model_that_draws_has_no_certain_guesses(pair):
     assert proof.with_certain_guesses(replace(pair, drafter_name="model")) is None
 
