@@ -11,7 +11,7 @@ demo: $(VENV)/.installed ## the main job on the embedded pair, for a newcomer
 test: lint ## everything CI needs
 	OMP_NUM_THREADS=1 $(BIN)/pytest
 
-test-editors: $(VENV)/.installed ## real Neovim and VS Code, installed into .cache, side by side; Emacs where it is found
+test-editors: $(VENV)/.installed ## real Neovim and VS Code, installed into .cache, and Debian's Emacs; side by side
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m editors --numprocesses 2 --dist worksteal tests/editors
 
 test-remote: $(VENV)/.installed ## a real vLLM on the CPU (3.4 GB, into .cache)

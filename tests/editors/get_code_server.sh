@@ -16,7 +16,7 @@ if ! command -v chromium >/dev/null; then
     exit 2
   fi
   apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
+  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
 fi
 
 stamp="$dir/.installed-$NODE_VERSION-$CODE_SERVER_VERSION-$PLAYWRIGHT_VERSION"
