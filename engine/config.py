@@ -111,6 +111,13 @@ class EngineConfig:
             _require_address(self.server_url)
 
     @property
+    def chosen_drafter(self) -> DrafterName:
+        """Never "auto", which stands for a trained drafter where there is a file of one, else for all sources."""
+        if self.drafter != "auto":
+            return self.drafter
+        return "eagle" if self.eagle else "heads" if self.heads else "merged"
+
+    @property
     def sampling(self) -> Sampling:
         return Sampling(self.mode, self.temperature, self.top_k, self.top_p, self.min_p, self.seed)
 

@@ -244,11 +244,8 @@ def _cache_bytes(config: EngineConfig, device: torch.device) -> int:
 
 
 def _drafter_name(config: EngineConfig, draft: CachedModel | None) -> DrafterName:
-    if config.drafter == "auto" and (config.eagle or config.heads):
-        return "eagle" if config.eagle else "heads"
-    if config.drafter == "auto":
-        return "none" if draft is None and config.draft == "none" else "merged"
-    return config.drafter
+    plain = config.drafter == "auto" and config.chosen_drafter == "merged" and draft is None and config.draft == "none"
+    return "none" if plain else config.chosen_drafter
 
 
 def _describe(device: torch.device) -> str:

@@ -39,7 +39,7 @@ def sources(config: EngineConfig, chosen: KnownPair | None = None) -> Sources:
         name, target, draft = Path(config.target).name, config.target, None
     if config.draft is not None:
         draft = None if config.draft == "none" else config.draft
-    if config.drafter in ("none", "lookup", "workspace", "heads", "blockwise", "eagle"):
+    if config.chosen_drafter not in ("model", "merged"):
         draft = None  # nothing would use it
     if config.drafter == "model" and draft is None:
         raise ConfigError("drafter", "'model' needs a draft model; give --draft PATH_OR_ID or choose --drafter none")

@@ -186,7 +186,9 @@ def _drafter(pair: LoadedPair, arm: Arm, request: CompletionRequest) -> Drafter:
     draft = None if arm.name == FREE else pair.draft
     drafter = replace(pair, drafter_name=name, draft=draft).drafter(request)
     if drafter is None:
-        raise ConfigError("drafters", f"{arm.name!r} needs a draft model; leave it out, or --draft none")
+        files = {"heads": "--heads FILE", "blockwise": "--heads FILE", "eagle": "--eagle FILE"}
+        needs = files.get(arm.name, "a draft model")
+        raise ConfigError("drafters", f"{arm.name!r} needs {needs}; give it, or leave {arm.name} out")
     return drafter
 
 

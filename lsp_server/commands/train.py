@@ -110,7 +110,7 @@ def _recipe(
     from engine.sources import sources
     from engine.training.draft import DraftRecipe, beginning
 
-    start = sources(config.replace(drafter="auto")).draft
+    start = sources(config.replace(drafter="merged")).draft
     return DraftRecipe(pair, examples, beginning(pair, start), steps), {**belongs, "draft": str(start)}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import gguf
 import pytest
@@ -28,6 +29,7 @@ from engine.generation import generate
 from engine.loading import LoadedPair, load
 from engine.prompt import FAMILIES
 from engine.request import CompletionRequest, Sampling
+from engine.sources import sources
 from engine.transformers_runner import TransformersRunner
 
 
@@ -243,6 +245,22 @@ HOLES = [
     CompletionRequest("def total(items):\n    result = 0\n    for item in items:\n        ", "\n    return result\n"),
     CompletionRequest("import os\n\ndef read(path):\n    with open(path) as ", ":\n        return f.read()\n", "a.py"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("options", "used"),
+    [
+        ({}, True),
+        ({"drafter": "merged"}, True),
+        ({"drafter": "lookup"}, False),
+        ({"drafter": "lookahead"}, False),
+        ({"heads": "file"}, False),
+        ({"eagle": "file", "drafter": "merged"}, True),
+    ],
+)
+def test_a_draft_that_nothing_would_use_is_not_loaded(options: dict[str, Any], used: bool) -> None:
+    """Seen to fail: lookahead, and `auto` with trained heads, had one in memory for nothing."""
+    assert (sources(EngineConfig(**options)).draft is not None) == used
 
 
 def test_export_is_the_embedded_pair(tmp_path: Path, exact_pair: LoadedPair) -> None:
