@@ -147,6 +147,7 @@ class EngineWithFallback:
                 self._local = await asyncio.to_thread(self._make_local)
                 if self._closed:
                     self._local.close()
+                self._local.watch(self._tell)
                 await self._local.load(report)
                 self._local_trouble = ""
             except (ConfigError, EngineError) as error:

@@ -66,6 +66,7 @@ class CompletionEngine:
         self._open_jobs: set[_Job] = set()
         self._loads: set[Callable[[Exception], None]] = set()  # each fails one waiting `load`
         self._cancels = Cancels()
+        self._watchers: list[Callable[[], None]] = []
         self._closed = False
         self._step_began: float | None = None  # time.perf_counter(); of the step the worker is in
         self._thread.start()
@@ -77,7 +78,8 @@ class CompletionEngine:
     trouble = ""  # what is wrong with a pair is said when it is loaded
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Nothing of it changes by itself."""
+        """Only where memory gets short: then there is another pair, with a notice."""
+        self._watchers.append(changed)
 
     @property
     def description(self) -> dict[str, str]:
@@ -236,7 +238,7 @@ class CompletionEngine:
                 job.live = True
                 last = self._decode(job, self._pair)
         except torch.OutOfMemoryError:
-            last = self._go_small()
+            last = self._go_small(job.loop)
         except Exception as error:
             log.warning("a completion failed (%s)", type(error).__name__)  # its message might quote the text
             log.debug("a completion failed", exc_info=error)
@@ -248,7 +250,7 @@ class CompletionEngine:
         if last is not None:
             job.post(last)
 
-    def _go_small(self) -> EngineError:
+    def _go_small(self, loop: asyncio.AbstractEventLoop) -> EngineError:
         """Another program has taken the GPU's memory: goes on with what works beside it."""
         self._pair = None
         try:
@@ -257,6 +259,8 @@ class CompletionEngine:
             log.error("nothing could be loaded in place of the models (%s)", type(error).__name__)
             return EngineError("memory is short, and no other models could be loaded; restart the engine")
         log.warning("%s", self._pair.notice)
+        for changed in self._watchers:
+            _post(loop, changed)
         return EngineError(self._pair.notice)
 
     def _decode(self, job: _Job, pair: LoadedPair) -> Chunk | None:

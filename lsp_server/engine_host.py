@@ -26,8 +26,6 @@ _log = logging.getLogger(__name__)
 
 # Fields of EngineConfig that a request carries itself: a change of these needs no other models.
 _PER_REQUEST = ("mode", "temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
-
-
 # Fields that name files of trained drafters: a bad one costs speed, never the completions.
 _TRAINED = ("heads", "eagle")
 
@@ -121,7 +119,6 @@ class EngineHost:
                 async for chunk in chunks:
                     yield chunk
         except self._parts.fault as fault:
-            self._notice()
             raise BackendError(str(fault)) from fault
 
     @property
@@ -228,7 +225,8 @@ class EngineHost:
                 self._engine = engine = self._parts.engine(config)
                 engine.watch(partial(self._changed, engine))
                 await engine.load(self._report)
-                return "; ".join([*complaints, *engine.description.get("notice", "").splitlines()])
+                notice = engine.description.get("notice")
+                return "; ".join([*complaints, *([notice] if notice else [])])
             except self._parts.config_error as error:
                 if getattr(config, error.key, None) is None or error.key not in _TRAINED:
                     raise
@@ -254,14 +252,8 @@ class EngineHost:
         if engine is not None:
             await off_loop(engine.close)
 
-    def _notice(self) -> None:
-        """The engine may have had to go on with other models."""
-        notice = self.description().get("notice", "")
-        if notice and self.health.state == "ready" and notice not in self.health.message:
-            self._be(Health("ready", notice))
-
     def _changed(self, engine: Engine) -> None:
-        """It has got into trouble, or out of it."""
+        """It has got into trouble, or out of it, or had to go on with other models."""
         if engine is self._engine and self.health.state != "loading":
             self._be(_health(engine, engine.description.get("notice", "")))
 

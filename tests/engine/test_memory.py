@@ -107,11 +107,13 @@ async def test_a_lasting_shortage_puts_the_embedded_pair_in_place(
     await served.load()
     try:
         assert "notice" not in served.description
+        heard = list[str]()
+        served.watch(lambda: heard.append(served.description["notice"]))
         short.forwards = 99
         notice = "the GPU's memory does not do for the embedded pair: the embedded pair on the CPU"
         with pytest.raises(EngineError, match=f"^{notice}$"):
             _ = [chunk async for chunk in served.stream(CompletionRequest("abc", max_tokens=5))]
-        assert served.description["notice"] == notice
+        assert heard == [served.description["notice"]] == [notice]
         assert served.description["pair"] == "embedded"
         request = CompletionRequest("def add(first, second):\n    return ", max_tokens=8)
         *_, last = [chunk async for chunk in served.stream(request)]

@@ -79,12 +79,13 @@ async def test_models_that_cannot_load_are_a_status(monkeypatch: pytest.MonkeyPa
 
 
 async def test_other_models_in_place_of_those_asked_for_are_told_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the engine goes on where memory is short. Seen to fail: `_notice` not called."""
+    """As the engine goes on where memory is short. Seen to fail: the engine not watched."""
     client = await Client().greet({})
     await client.until(lambda: states(client)[-1:] == ["ready"])
 
     def short(request: Any) -> list[str | Exception]:
         FakeEngine.made[-1].description |= {"notice": "memory is short: a small pair", "pair": "small"}
+        FakeEngine.made[-1].changed()
         return [FakeEngineError("memory is short: a small pair")]
 
     monkeypatch.setattr(FakeEngine, "script", staticmethod(short))
