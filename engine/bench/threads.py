@@ -5,19 +5,18 @@
 from __future__ import annotations
 
 import argparse
-import statistics
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
+from functools import partial
 
 import torch
 
 from engine import embedded
+from engine.bench.pieces import SECONDS, median_ms
 from engine.fast_llama import FastLlamaRunner
 from engine.threads import MOST
 
-_SECONDS = 2.0  # a measurement
 _BUSY = "import time\nend = time.time() + {seconds}\nwhile time.time() < end: pass"
 
 
@@ -31,22 +30,14 @@ def main() -> None:
     counts = sorted({1, MOST})
     with ExitStack() as programs:
         for _ in range(beside):
-            seconds = 3 * len(counts) * _SECONDS + 5  # they end by themselves, whatever becomes of this one
+            seconds = 3 * len(counts) * SECONDS + 5  # they end by themselves, whatever becomes of this one
             busy = programs.enter_context(subprocess.Popen([sys.executable, "-c", _BUSY.format(seconds=seconds)]))
             programs.callback(busy.kill)
         for count in counts:
             torch.set_num_threads(count)
             for width in (1, 4, 128):
-                print(f"{count} threads, width {width:3}: {_median_ms(runner, tokens[:width]):7.1f} ms", flush=True)
-
-
-def _median_ms(runner: FastLlamaRunner, tokens: list[int]) -> float:
-    times, end = list[float](), time.perf_counter() + _SECONDS
-    while not times or time.perf_counter() < end:
-        started = time.perf_counter()
-        runner.forward(tokens, 256, 1)
-        times.append(1000 * (time.perf_counter() - started))
-    return statistics.median(times)
+                forward = partial(runner.forward, tokens[:width], 256, 1)
+                print(f"{count} threads, width {width:3}: {median_ms(forward):7.1f} ms", flush=True)
 
 
 if __name__ == "__main__":
