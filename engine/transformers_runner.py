@@ -29,8 +29,7 @@ class TransformersRunner:
     def __init__(self, model: Any) -> None:
         config = model.config.get_text_config()
         _refuse_recurrent(model, config)
-        self._model = model.eval()
-        self.model = model
+        self.model = model.eval()
         self._rows = [_Rows() for _ in range(config.num_hidden_layers)]
         self._cache = Cache(layers=self._rows)
         # transformers 5.24 renamed `past_key_values`; the old name warns there and goes in 5.40.
@@ -45,14 +44,14 @@ class TransformersRunner:
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
         for rows in self._rows:
             rows.length = start
-        device = self._model.device
+        device = self.model.device
         positions, mask = torch.arange(start, start + len(tokens)), None
         if parents is not None:
             positions, visible = tree_layout(len(tokens), start, parents)
-            hidden = torch.zeros(visible.shape, dtype=self._model.dtype)
+            hidden = torch.zeros(visible.shape, dtype=self.model.dtype)
             mask = hidden.masked_fill_(~visible, torch.finfo(hidden.dtype).min)[None, None].to(device)
-        with nullcontext() if self._hidden is None else self._hidden.listening(self._model, start):
-            output = self._model(
+        with nullcontext() if self._hidden is None else self._hidden.listening(self.model, start):
+            output = self.model(
                 input_ids=torch.tensor([tokens], device=device),
                 attention_mask=mask,
                 position_ids=positions[None].to(device),
@@ -82,16 +81,16 @@ class TransformersRunner:
 
     @torch.inference_mode()
     def embed(self, tokens: Sequence[int]) -> Tensor:
-        embedded: Tensor = self._model.get_input_embeddings()(torch.tensor(tokens, device=self._model.device))
+        embedded: Tensor = self.model.get_input_embeddings()(torch.tensor(tokens, device=self.model.device))
         return embedded
 
     def reader(self, tokens: Sequence[int]) -> Callable[[Tensor], Tensor]:
-        rows = self._output_rows()[torch.tensor(tokens, device=self._model.device)]
+        rows = self._output_rows()[torch.tensor(tokens, device=self.model.device)]
         return lambda hidden: hidden.to(rows.dtype) @ rows.T
 
     def _output_rows(self) -> Tensor:
         """[vocab, size]"""
-        weight: Tensor = self._model.get_output_embeddings().weight.detach()
+        weight: Tensor = self.model.get_output_embeddings().weight.detach()
         return weight
 
     @torch.inference_mode()

@@ -148,8 +148,6 @@ def _settings(given: Mapping[str, object]) -> Settings:
             engine[name.removeprefix("engine.")] = value
         else:
             values[name] = value
-    if engine.get("adaptation") is False:
-        del engine["adaptation"]  # as it is when nobody sets it
     if values.get("debounce_ms") == "auto":
         values["debounce_ms"] = None
     if "exclude" in values:

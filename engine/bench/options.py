@@ -13,7 +13,7 @@ from engine.config import ConfigError, EngineConfig
 
 if TYPE_CHECKING:
     from engine.bench.comparison import Measured
-    from engine.holes import Hole
+    from engine.holes import Hole, Kind
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -63,13 +63,9 @@ def run(options: argparse.Namespace, config: EngineConfig) -> None:
         _sweep(options, config)
         return
     from engine.bench import comparison
-    from engine.holes import cut
     from engine.loading import load
 
-    try:
-        holes = cut(_folder(options), options.holes, options.cut_seed)
-    except ValueError as error:
-        raise ConfigError("corpus", str(error)) from None
+    holes = _holes(options)
     pair = load(config)
     if pair.drafter() is None:
         raise ConfigError("drafter", "there is nothing to compare without one; leave out --draft none")
@@ -81,13 +77,9 @@ def run(options: argparse.Namespace, config: EngineConfig) -> None:
 def _serve(options: argparse.Namespace, config: EngineConfig) -> None:
     """A line a hole and the JSON document."""
     from engine.bench import served
-    from engine.holes import cut
     from engine.interface import EngineError
 
-    try:
-        holes = cut(_folder(options), options.holes, options.cut_seed)
-    except ValueError as error:
-        raise ConfigError("corpus", str(error)) from None
+    holes = _holes(options)
 
     def tell(pair: served.Pair) -> None:
         where = f"{pair.hole.kind} {pair.hole.path}"[-44:]
@@ -116,6 +108,18 @@ def _folder(options: argparse.Namespace) -> Path:
     return folder
 
 
+def _holes(
+    options: argparse.Namespace, suffixes: Sequence[str] = (".py",), kinds: Sequence[Kind] = ("line", "block")
+) -> list[Hole]:
+    """Raises ConfigError."""
+    from engine.holes import cut
+
+    try:
+        return cut(_folder(options), options.holes, options.cut_seed, suffixes, kinds)
+    except ValueError as error:
+        raise ConfigError("corpus", str(error)) from None
+
+
 def _compare_drafters(options: argparse.Namespace, config: EngineConfig) -> None:
     """A line a hole, a table, and the JSON document."""
     from engine.bench import drafters
@@ -127,7 +131,7 @@ def _compare_drafters(options: argparse.Namespace, config: EngineConfig) -> None
         packages = cut_packages(_folders(options), options.holes, options.cut_seed)
     except ValueError as error:
         raise ConfigError("corpus", str(error)) from None
-    pair = load(config)
+    pair = load(config.replace(drafter="merged"))  # with a draft model for the arms that need one
 
     def tell(result: drafters.Result) -> None:
         where = f"{result.hole.kind} {result.hole.path}"[-44:]
@@ -163,7 +167,7 @@ def _sweep(options: argparse.Namespace, config: EngineConfig) -> None:
     """A line a hole, a table, and the JSON document."""
     from engine.bench import sweep
     from engine.bench.peers import peers
-    from engine.holes import SOURCE, Kind, cut
+    from engine.holes import SOURCE, Kind
     from engine.loading import load
 
     known = get_args(Kind)
@@ -172,10 +176,7 @@ def _sweep(options: argparse.Namespace, config: EngineConfig) -> None:
     within = "numbers from 0 to 100"
     temperatures = _listed("temperatures", options.temperatures or "0", within, lambda t: 0 <= t <= 100, float)
     lengths = _lengths(options)
-    try:
-        holes = cut(_folder(options), options.holes, options.cut_seed, SOURCE if "other" in kinds else (".py",), kinds)
-    except ValueError as error:
-        raise ConfigError("corpus", str(error)) from None
+    holes = _holes(options, SOURCE if "other" in kinds else (".py",), kinds)
     if options.plot is not None:
         _require_plot()
     pair = load(config)
@@ -229,8 +230,17 @@ def _shapes(options: argparse.Namespace, config: EngineConfig) -> None:
     lengths = _lengths(options)
     device = device_for(config.device)
     dtype = getattr(torch, best_dtype(device) if config.dtype == "auto" else config.dtype)
-    options_of_run = options.acceptance, device, dtype, options.context, max(options.tokens, 34), lengths
-    print(json.dumps(shapes.measure(names, *options_of_run, tell=lambda line: print(line, flush=True))))
+    document = shapes.measure(
+        names,
+        acceptance=options.acceptance,
+        device=device,
+        dtype=dtype,
+        context=options.context,
+        tokens=max(options.tokens, 34),
+        lengths=lengths,
+        tell=lambda line: print(line, flush=True),
+    )
+    print(json.dumps(document))
 
 
 def _lengths(options: argparse.Namespace) -> list[int]:

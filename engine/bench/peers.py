@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from engine import threads
 from engine.config import EngineConfig
 from engine.devices import device_for
 from engine.loading import LoadedPair, best_dtype
@@ -95,7 +96,7 @@ class _Watch:
 
 
 def _generate(model: Any, prompt: Sequence[int], tokens: int, ends: list[int], options: dict[str, Any]) -> Run:
-    torch.set_num_threads(_all_threads())
+    torch.set_num_threads(threads.MOST)
     watch, ids = _Watch(), torch.tensor([list(prompt)], device=model.device)
     started = time.perf_counter()
     with torch.inference_mode():
@@ -117,12 +118,6 @@ def _generate(model: Any, prompt: Sequence[int], tokens: int, ends: list[int], o
     return Run(new, 1000 * ttft_s, 1000 * total_s, 1000 * (total_s - ttft_s) / behind)
 
 
-def _all_threads() -> int:
-    from engine import threads
-
-    return threads.MOST
-
-
 @contextmanager
 def _llama_server() -> Iterator[Peer | None]:
     """llama-server on the PATH or $LLAMA_SERVER, over $LLAMA_MODEL, a GGUF file of the same target; None without."""
@@ -134,8 +129,8 @@ def _llama_server() -> Iterator[Peer | None]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    threads = str(_all_threads())
-    command = [binary, "-m", weights, "--port", str(port), "-c", "4096", "-np", "1", "-t", threads, "-tb", threads]
+    most = str(threads.MOST)
+    command = [binary, "-m", weights, "--port", str(port), "-c", "4096", "-np", "1", "-t", most, "-tb", most]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             yield _LlamaServer(f"http://127.0.0.1:{port}") if _answers(port, server) else None

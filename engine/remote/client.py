@@ -112,7 +112,7 @@ class Client:
         url = f"{self._api if api else self._root}{path}"
         try:
             async with self._http.stream(method, url, content=content, headers=headers) as response:
-                if response.is_redirect or response.status_code in range(300, 400):
+                if response.status_code in range(300, 400):
                     raise of_redirect(response.headers.get("location"), self.host)
                 if response.status_code != 200:
                     model = str(payload.get("model", "")) if payload else ""

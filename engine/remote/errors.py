@@ -11,7 +11,7 @@ import httpx2
 
 from engine.interface import EngineError
 
-_PLACES = {401, 403}
+_REFUSED = {401, 403}
 _BUSY = {429, 502, 503, 504}
 CONNECT_S, QUIET_S = 5.0, 30.0  # for a connection; between two pieces of an answer
 
@@ -59,7 +59,7 @@ def of_redirect(location: str | None, host: str) -> RemoteError:
 
 def of_status(status: int, host: str, has_key: bool, model: str = "") -> RemoteError:
     """An answer that is no success. What the server says of it is not shown: some quote the key, some the prompt."""
-    if status in _PLACES:
+    if status in _REFUSED:
         if has_key:
             return RemoteError(f"{host} refuses the key ({status}); correct SPECTER_SERVER_KEY or server.keyFile")
         return RemoteError(f"{host} wants a key ({status}); set SPECTER_SERVER_KEY or server.keyFile")
