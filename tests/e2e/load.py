@@ -31,6 +31,8 @@ from .server import COMMAND, ENVIRONMENT, READY_S
 
 FAIREST = 3.0  # the slowest client's median wait, in medians of all
 REMOTE_RATIO = 1.3  # time to the first text, p95, through Specter and straight
+_MOST_CLIENTS = 64  # each with a module of its own
+_MOST_S = 400  # of the shortest session
 _REST_S = 5.0  # from the last reply to an engine at rest
 
 
@@ -50,6 +52,8 @@ def main() -> int:
     parser.add_argument("--remote", action="store_true", help="the engine is a server of completions over HTTP")
     arguments = parser.parse_args()
     clients = arguments.clients or (64 if arguments.remote else 32)
+    if not (1 <= clients <= _MOST_CLIENTS and 1 <= arguments.seconds <= _MOST_S):
+        parser.error(f"give 1 to {_MOST_CLIENTS} clients and 1 to {_MOST_S} seconds")
     run = remote if arguments.remote else local
     load = asyncio.run(run(clients, arguments.seconds, arguments.seed))
     for name, value in load.values.items():
