@@ -7,7 +7,7 @@ import ipaddress
 import json
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from engine.remote.events import events, parsed
 from engine.remote.key import Key, read_key
 
 _ANSWER_S = 10.0  # for a whole answer that is no stream
+_END_S = 0.25  # for the end of a stream that said it was done
 _LARGEST_ANSWER = 4 << 20  # bytes
 # Each live completion holds a connection, and one that was left is closed: how the server learns of it.
 _LIMITS = httpx2.Limits(max_connections=512, max_keepalive_connections=64, keepalive_expiry=60.0)
@@ -72,9 +73,14 @@ class Client:
             if "event-stream" not in kind:
                 yield parsed(await self._body(response, kind))
                 return
-            async with aclosing(events(response.aiter_raw())) as found:  # type: ignore[type-var]
+            chunks = response.aiter_raw()
+            async with aclosing(events(chunks)) as found:  # type: ignore[type-var]
                 async for event in found:
                     yield event
+            with suppress(TimeoutError):  # only a connection that was read to its end serves the next completion
+                async with asyncio.timeout(_END_S):
+                    async for _ in chunks:
+                        pass
 
     def raw(self, payload: Mapping[str, Any]) -> AbstractAsyncContextManager[httpx2.Response]:
         """The response of a streamed completion, unread: what a benchmark compares with."""

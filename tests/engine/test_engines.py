@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_remote import REQUEST, complete, until
+from calls import REQUEST, complete, until
 from toy_server import Reply, Request, ToyServer
 
 from engine.config import EngineConfig
@@ -37,17 +37,28 @@ def test_a_pair_is_a_fallback_only_if_it_was_named() -> None:
     assert isinstance(make_engine(EngineConfig.of({"server_url": "http://x"})), RemoteEngine)
 
 
-def test_a_servers_completions_need_no_torch() -> None:
-    program = (
-        "import asyncio, sys\n"
-        "from engine.config import EngineConfig\n"
-        "from engine.engines import import_for, make_engine\n"
-        "config = EngineConfig.of({'server_url': 'http://127.0.0.1:1'})\n"
-        "import_for(config)\n"
-        "asyncio.run(make_engine(config).load())\n"
-        "sys.exit('torch' in sys.modules)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+_WITHOUT_TORCH = """
+import asyncio, sys
+from engine.config import EngineConfig
+from engine.engines import import_for, make_engine
+from engine.request import CompletionRequest
+
+async def main():
+    config = EngineConfig.of({"server_url": sys.argv[1]})
+    import_for(config)
+    engine = make_engine(config)
+    await engine.load()
+    print("".join([chunk.text async for chunk in engine.stream(CompletionRequest("x = '<|fim_middle|>'", "\\n"))]))
+
+asyncio.run(main())
+sys.exit("torch" in sys.modules)
+"""
+
+
+def test_a_servers_completions_need_no_torch(server: ToyServer) -> None:
+    command = [sys.executable, "-c", _WITHOUT_TORCH, server.url]
+    done = subprocess.run(command, timeout=60, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "a + b"), done.stderr
 
 
 async def test_the_pair_answers_while_the_server_is_down(server: ToyServer) -> None:
@@ -56,23 +67,23 @@ async def test_the_pair_answers_while_the_server_is_down(server: ToyServer) -> N
     told: list[str] = []
     engine.watch(lambda: told.append(engine.trouble))
     await engine.load()
-    assert (await complete(engine)).pair == "toy"  # type: ignore[arg-type]
+    assert (await complete(engine)).pair == "toy"
     server.stop()
     with pytest.raises(EngineError, match="cannot be reached"):
-        await complete(engine)  # type: ignore[arg-type]
+        await complete(engine)
     assert "the local pair loads" in engine.trouble
     await until(lambda: not engine.trouble, 60)
-    assert (await complete(engine)).pair == "embedded"  # type: ignore[arg-type]
+    assert (await complete(engine)).pair == "embedded"
     assert "cannot be reached" in engine.description["notice"]
     server.start(server.port)
     await until(lambda: "notice" not in engine.description)
-    assert (await complete(engine)).pair == "toy"  # type: ignore[arg-type]
+    assert (await complete(engine)).pair == "toy"
 
     async def hangs_up(_: Request, reply: Reply) -> None:
         reply.hang_up()
 
     server.wrong = hangs_up  # now the pair is there at once
-    assert (await complete(engine)).pair == "embedded"  # type: ignore[arg-type]
+    assert (await complete(engine)).pair == "embedded"
     engine.close()
     await asyncio.sleep(0.05)
 
@@ -98,7 +109,7 @@ def test_the_benchmark_takes_specter_and_the_raw_stream_in_turn(
     assert document["ttft_ms"]["specter"] >= 1
     assert document["tokens_per_second"]["raw"] > 0
     assert document["acceptance"] is None
-    assert len(server.completions) - 12 <= 3  # three a hole, and the probe's
+    assert 12 <= len(server.completions) <= 15  # three a hole, and the probe's
 
 
 def test_the_doctor_examines_a_server(server: ToyServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,20 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from calls import REQUEST, complete, until
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_server import QWEN, Reply, Request, ToyServer, tokens
 
 from engine.config import ConfigError, EngineConfig
 from engine.interface import EngineError
-from engine.record import Completion
 from engine.remote import RemoteEngine
 from engine.remote.characters import cut_markers, defused, looks_like_a_marker
 from engine.remote.metrics import parse_metrics
-from engine.request import CompletionRequest, Sampling
+from engine.request import Sampling
 
 KEY = "sk-very-secret-0123456789"
-REQUEST = CompletionRequest("def add(a, b):\n    return", "\n", "sums.py", max_tokens=16)
 
 
 @pytest.fixture
@@ -51,23 +50,6 @@ async def engine(server: ToyServer) -> AsyncIterator[RemoteEngine]:
     made.close()
 
 
-async def complete(engine: RemoteEngine, request: CompletionRequest = REQUEST) -> Completion:
-    text, completion = "", None
-    async with aclosing(engine.stream(request)) as chunks:
-        async for chunk in chunks:
-            text += chunk.text
-            completion = chunk.completion
-    assert completion is not None
-    assert completion.text == text
-    return completion
-
-
-async def until(true: object, seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not true():  # type: ignore[operator]  # noqa: ASYNC110 - what changes sends no message
-            await asyncio.sleep(0.01)
-
-
 async def test_text_and_what_can_be_known_of_it(engine: RemoteEngine, server: ToyServer) -> None:
     completion = await complete(engine)
     assert (completion.text, completion.stop, completion.pair) == (" a + b", "eos", "toy")
@@ -87,7 +69,9 @@ async def test_the_prompt_is_the_familys_with_its_header(engine: RemoteEngine, s
 
 async def test_connections_are_kept_and_the_end_is_asked_for_by_id(engine: RemoteEngine, server: ToyServer) -> None:
     await complete(engine)
+    before = server.connections
     await complete(engine)
+    assert server.connections == before
     payload = server.completions[-1]
     assert payload["stop_token_ids"]
     assert "stop" not in payload
@@ -154,18 +138,17 @@ async def test_a_server_that_does_not_count_is_stopped(engine: RemoteEngine, ser
 
 
 async def test_a_deadline_gives_what_there_is(engine: RemoteEngine, server: ToyServer) -> None:
-    server.pieces, server.pause_s = ["x"] * 12, 0.05
-    began = time.perf_counter()
-    completion = await complete(engine, replace(REQUEST, deadline_s=0.3))
+    server.pieces, server.pause_s = ["x"] * 16, 0.2
+    completion = await complete(engine, replace(REQUEST, deadline_s=1.0))
     assert completion.stop == "deadline"
+    assert 0 < len(completion.text) < 16
     assert set(completion.text) == {"x"}
-    assert time.perf_counter() - began < 2
     await until(lambda: server.running == 0)
 
 
 @pytest.mark.parametrize("how", ["left", "cancelled"])
 async def test_leaving_ends_the_servers_work(engine: RemoteEngine, server: ToyServer, how: str) -> None:
-    server.pieces, server.pause_s = ["x"] * 15, 0.05
+    server.pieces, server.pause_s = ["x"] * 15, 0.2
     arrived = asyncio.Event()
 
     async def read() -> None:
@@ -182,8 +165,9 @@ async def test_leaving_ends_the_servers_work(engine: RemoteEngine, server: ToySe
     await asyncio.wait([task])
     began = time.perf_counter()
     await until(lambda: server.running == 0)
-    assert time.perf_counter() - began < 0.4  # of the 0.7 that it had to go
+    assert time.perf_counter() - began < 1.5  # of the 2.8 s that it had to go
     assert server.left == 1
+    server.pause_s = 0
     assert engine.usage()["liveGenerations"] == 0
     assert (await complete(engine)).text == "x" * 15  # and nothing of it is in the next one
 
@@ -480,7 +464,8 @@ async def test_a_dead_server_is_asked_ever_more_rarely(server: ToyServer, monkey
     server.key = KEY  # it answers, and is of no use
     engine = await loaded(server.url)
     await asyncio.sleep(1.5)
-    assert 3 <= len(server.requests) <= 9
+    assert len(server.requests) <= 9
+    await until(lambda: len(server.requests) >= 3)
     engine.close()
     await asyncio.sleep(0.1)
     asked = len(server.requests)

@@ -13,6 +13,7 @@ from typing import cast
 
 import pytest
 import torch
+from calls import until
 from toys import CHARACTERS, MARKERS, TableRunner, toy_pair
 
 import engine.service
@@ -82,12 +83,6 @@ async def complete(served: CompletionEngine, request: CompletionRequest) -> Comp
     completion = (await collect(served, request))[-1].completion
     assert completion is not None
     return completion
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Lets the loop turn until the worker has done something; the test's own timeout is the limit."""
-    while not condition():  # noqa: ASYNC110 - what is waited for happens on a thread that knows no event
-        await asyncio.sleep(0.001)
 
 
 def idle(served: CompletionEngine) -> bool:
@@ -431,7 +426,7 @@ async def test_the_embedded_pair(pair: LoadedPair, monkeypatch: pytest.MonkeyPat
 
 
 class Endless:
-    """Has always something to learn. `gate` is passed at each micro-step."""
+    """Has always something to learn."""
 
     def __init__(self) -> None:
         self.steps, self.during = 0, threading.Event()

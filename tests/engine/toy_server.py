@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,7 @@ class ToyServer:
         self.metrics = ""
         self.wrong: Handler | None = None  # in place of what follows, for completions that are not a probe's
         self.requests: list[Request] = []
+        self.connections = 0  # that were ever made
         self.running = 0
         self.left = 0  # streams whose client went away
         self._context = context
@@ -133,6 +134,7 @@ class ToyServer:
                 writer.transport.abort()
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         self._writers.add(writer)
         try:
             while (request := await _read(reader)) is not None:
@@ -222,9 +224,3 @@ async def _gone(reader: asyncio.StreamReader, request: Request) -> None:
         if reader._buffer:  # type: ignore[attr-defined]
             return
     request.gone.set()
-
-
-async def forever(reply: Reply, event: Any) -> AsyncIterator[None]:
-    while True:
-        await reply.event(event)
-        yield
