@@ -111,7 +111,7 @@ class FastLlamaRunner:
     @torch.inference_mode()
     def read_rows(self, start: int, end: int) -> Rows:
         kept = (self._rows,) if self._hidden is None else (self._rows, self._hidden)
-        return tuple(part[..., start:end, :].clone() for part in kept)
+        return tuple(part[..., start:end, :] for part in kept)
 
     @torch.inference_mode()
     def write_rows(self, rows: Rows, start: int) -> None:

@@ -10,8 +10,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
 
 from engine.runners import Rows
 
@@ -95,7 +99,7 @@ class Shelf:
         return found
 
     def put(self, tokens: Sequence[int], read: Callable[[int, int], Rows]) -> None:
-        """Keeps the rows of these tokens. read: a copy of the rows from one place to another; asked for what is not
+        """Keeps a copy of the rows of these tokens. read: the rows from one place to another; asked for what is not
         here already."""
         path, known = self._walk(tokens)
         node = path[-1] if path else self._root
@@ -105,7 +109,7 @@ class Shelf:
                 return
             node = self._split(node, behind)
         if known < len(tokens):
-            child = _Node(list(tokens[known:]), read(known, len(tokens)), node, self._store.tick())
+            child = _Node(list(tokens[known:]), _copied(read(known, len(tokens))), node, self._store.tick())
             node.children[child.tokens[0]] = child
             self._store.bytes += child.bytes
             self._store.make_room()
@@ -150,7 +154,14 @@ def _cut(rows: Rows, first: int, last: int) -> Rows:
 
 
 def _copied(rows: Rows) -> Rows:
-    return tuple(part.clone() for part in rows)
+    return tuple(part.clone() if part.is_cuda else _paged(part) for part in rows)
+
+
+def _paged(part: Tensor) -> Tensor:
+    """A copy in pages of its own, which go back when it goes. In the heap, rows of many sizes that come and go leave
+    holes, and the process grows beyond the budget."""
+    pages = torch.frombuffer(mmap.mmap(-1, max(part.nbytes, 1)), dtype=part.dtype, count=part.numel())
+    return pages.view(part.shape).copy_(part)
 
 
 def _nodes(node: _Node) -> list[_Node]:

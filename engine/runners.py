@@ -8,7 +8,7 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
-# Copies of keys and values of one place after another: [..., positions, size] each, as many as the runner has buffers.
+# Keys and values of one place after another: [..., positions, size] each, as many as the runner has buffers.
 Rows = tuple[Tensor, ...]
 
 
@@ -32,11 +32,11 @@ class Runner(Protocol):
         ...
 
     def read_rows(self, start: int, end: int) -> Rows:
-        """A copy of the rows from `start` to `end`, all of which were computed; hidden states that are kept, too."""
+        """Views of the rows from `start` to `end`, all of which were computed; of hidden states that are kept, too."""
         ...
 
     def write_rows(self, rows: Rows, start: int) -> None:
-        """Puts such a copy into the rows from `start` on."""
+        """Copies such rows into those from `start` on."""
         ...
 
 

@@ -98,7 +98,7 @@ class TransformersRunner:
         kept = [part for layer in self._filled for part in (layer.keys, layer.values)]
         if self._hidden is not None:
             kept.append(self._hidden.rows)
-        return tuple(part[..., start:end, :].clone() for part in kept)
+        return tuple(part[..., start:end, :] for part in kept)
 
     @torch.inference_mode()
     def write_rows(self, rows: Rows, start: int) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 
 from .raw_client import RawClient, completion_params
+from .server import OPTIONS
 
 _KEY_S = 0.125
 _URI = "file:///w/session.py"
@@ -28,9 +29,11 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=400, help="keys to type")
     parser.add_argument("--rounds", type=int, default=0, help="open, complete and close so often (10,000 take an hour)")
     parser.add_argument("--cancels", type=int, default=200, help="requests cancelled at random moments")
+    parser.add_argument("--cache-mb", type=int, help="of documents completed before, instead of the default")
     arguments = parser.parse_args()
+    cache = {} if arguments.cache_mb is None else {"cacheMb": arguments.cache_mb}
     with RawClient() as client:
-        client.start()
+        client.start(initializationOptions=OPTIONS | cache)
         results: dict[str, Any] = typing(client, arguments.keys)
         results |= first_texts(client)
         results |= edits(client)
@@ -149,7 +152,7 @@ def cancels(client: RawClient, count: int) -> dict[str, Any]:
 
 
 def rounds(client: RawClient, count: int) -> dict[str, Any]:
-    """Resident memory after each round of open, complete and close."""
+    """Resident memory over rounds of open, complete and close; the cache of documents fills up meanwhile."""
     process = psutil.Process(client.process.pid)
     after_thousand, started = 0, time.perf_counter()
     for number in range(count):
