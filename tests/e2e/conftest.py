@@ -4,7 +4,6 @@ position encoding, one for raw bytes.
 
 from __future__ import annotations
 
-import re
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +15,7 @@ import pytest_asyncio
 from .buffer import ENCODINGS
 from .client import EditorClient
 from .raw_client import RawClient, completion_params
-from .server import COMMAND, ENVIRONMENT, READY_S
+from .server import ENVIRONMENT, LISTENING, READY_S, TCP_COMMAND
 
 WORKSPACE = Path(__file__).parent / "workspace"
 
@@ -40,13 +39,13 @@ async def editor() -> AsyncIterator[EditorClient]:
 @pytest.fixture(scope="session")
 def tcp_server() -> Iterator[tuple[str, int]]:
     """The address of a server for several clients."""
-    process = subprocess.Popen([*COMMAND, "--tcp", "127.0.0.1:0"], stderr=subprocess.PIPE, env=ENVIRONMENT)
+    process = subprocess.Popen(TCP_COMMAND, stderr=subprocess.PIPE, env=ENVIRONMENT)
     assert process.stderr is not None
     watchdog = threading.Timer(READY_S, process.kill)  # readline() waits without a bound
     watchdog.start()
     line = process.stderr.readline().decode()
     watchdog.cancel()
-    found = re.search(r"listening on ([\d.]+):(\d+)", line)
+    found = LISTENING.search(line)
     assert found, f"no address: {line!r}"
     drain = threading.Thread(target=process.stderr.read, daemon=True)
     drain.start()

@@ -151,6 +151,8 @@ class Client:
                 self.receive(json.loads(await reader.readexactly(int(head.split(b":")[1]))))
         except (asyncio.IncompleteReadError, ConnectionError):
             self.wrong.append(f"client {self.number}: the server closed the connection")
+        except Exception as error:  # what it cannot read is the server's fault, and a failure
+            self.wrong.append(f"client {self.number}: {error!r}")
 
     def receive(self, message: Frame) -> None:
         """One message of the server."""

@@ -68,6 +68,7 @@ async def _stream(http: httpx2.AsyncClient, url: str, prompt: str, firsts: list[
     payload = {"model": "toy", "prompt": prompt, "max_tokens": 64, "temperature": 0, "stream": True}
     sent, first = time.perf_counter(), True
     async with http.stream("POST", f"{url}/v1/completions", json=payload) as response:
+        response.raise_for_status()
         async for line in response.aiter_lines():
             if line.startswith("data: {") and first and json.loads(line[6:])["choices"][0]["text"]:
                 firsts.append(time.perf_counter() - sent)

@@ -1,4 +1,4 @@
-"""From the start of the process to its end, the unfriendly ends too. The bounds are those of the issue, made lenient
+"""From the start of the process to its end, the unfriendly ends too. The bounds are made lenient
 for slow machines where said so.
 """
 

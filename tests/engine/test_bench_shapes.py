@@ -25,7 +25,6 @@ def test_guesses_come_true_as_often_as_forced(acceptance: float, per_forward: tu
     assert done["by_length"][0]["tokens_per_forward"] == 1
     assert set(done["t_width_ms"]) == set(shapes.WIDTHS)
     assert all(ms > 0 for ms in done["t_width_ms"].values())
-    assert done["by_length"][4]["cycle_overhead"] > 0
     assert 0 < done["share_of_copy_bandwidth"] < 1
 
 

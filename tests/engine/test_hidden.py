@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import ARCHITECTURES, tiny_model
+from tiny import ARCHITECTURES, some_tokens, tiny_model
 from torch import Tensor
 
 from engine import embedded
@@ -13,10 +13,6 @@ from engine.model import CachedModel
 from engine.prefix_store import PrefixStore
 from engine.speculation import Draft
 from engine.transformers_runner import TransformersRunner
-
-
-def some_tokens(count: int, vocab: int, seed: int = 0) -> list[int]:
-    return torch.randint(vocab, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
 @torch.no_grad()

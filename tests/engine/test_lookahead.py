@@ -92,7 +92,7 @@ def test_a_pool_forgets_the_token_not_used_for_longest(monkeypatch):
 def test_a_draft_is_as_long_as_it_may_be(length):
     _, steps = decode(TableRunner(), LookaheadDrafter(NGramPool()), length=length, limit=40)
     assert all(step.drafted <= length for step in steps)
-    assert max(step.drafted for step in steps) >= length - 1
+    assert max(step.drafted for step in steps) >= max(length - 1, 1)
 
 
 def test_it_is_chosen_by_its_name():

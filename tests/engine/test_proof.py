@@ -143,6 +143,13 @@ def test_first_tokens_catch_a_broken_verifier(pair, monkeypatch):
     assert result.alike < result.repeated
 
 
+def test_first_tokens_catch_a_wrong_law(pair, monkeypatch):
+    """Of rejected guesses replaced by draws from p itself: what is emitted, not only how it is made, is looked at."""
+    monkeypatch.setattr(frequencies, "residual", lambda p, q: p)
+    [result] = proof.first_tokens(pair, proof.PROMPTS[:1], draws=3000)
+    assert not result.fit.passed
+
+
 def test_a_proof_without_a_drafter_is_the_users_mistake(pair):
     for without in (replace(pair, draft=None), replace(pair, drafter_name="lookup")):
         with pytest.raises(ConfigError, match="drafter: only model and merged draw"):

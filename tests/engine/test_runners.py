@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 
 import pytest
 import torch
-from tiny import ARCHITECTURES, tiny_model, uncached_logits
+from tiny import ARCHITECTURES, some_tokens, tiny_model, uncached_logits
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -19,10 +19,6 @@ from engine.transformers_runner import TransformersRunner, UnsupportedModelError
 
 ATTENTION_ONLY = sorted(ARCHITECTURES)
 WIDTHS = [1, 2, 3, 5, 8, 16, 64, 300]
-
-
-def some_tokens(count: int, vocab: int, seed: int = 0) -> list[int]:
-    return torch.randint(vocab, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
 
 
 def config_of(role: Role):

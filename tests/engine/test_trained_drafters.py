@@ -178,6 +178,7 @@ def test_what_an_eagle_head_guesses_does_not_depend_on_what_it_saw_before(edits:
         again = EagleDrafter(old, model).propose(context, 8)
         assert (drafted.tokens, drafted.parents) == (again.tokens, again.parents)
         assert torch.isfinite(old._last).all()
+        assert len(drafted) > 0
         for node in drafted.children(ROOT):
             law = slow_law(model, tokens, [], old._first)
             assert drafted.confidences[node] == pytest.approx(float(law[drafted.tokens[node]]), rel=1e-3, abs=1e-5)
@@ -205,6 +206,11 @@ def load(kind: trained.Kind, path: Path) -> object:
 def test_a_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
     for kind in ("heads", "eagle"):
         load(kind, write(kind, tmp_path / kind))
+        written = {"heads": head_tensors, "eagle": eagle_tensors}[kind]()
+        found = trained.read(kind, tmp_path / kind, "this")
+        assert found.keys() == written.keys()
+        for name, tensor in written.items():
+            assert torch.equal(found[name], tensor.bfloat16().float() if tensor.is_floating_point() else tensor)
         assert [path.name for path in tmp_path.iterdir()] == [kind]
         (tmp_path / kind).unlink()
 
@@ -278,14 +284,15 @@ def test_on_the_embedded_target_they_are_exact_and_shared_by_requests(drafter_na
     trained.write(kind, path, identity("embedded"), "embedded", {**tensors, "vocabulary": ids})
     config = EngineConfig(device="cpu", dtype="float32", drafter=drafter_name, draft_length=4, **{kind: str(path)})
     pair = load_pair(config)
-    endless = without_ends(pair)
+    endless, drafted = without_ends(pair), 0
     for each, text in ((pair, "def add(a, b):\n    return "), (pair, "def add(a, b):\n    x"), (endless, "import ")):
         request = CompletionRequest(text, "\n", "a.py", max_tokens=8)
         *_, last = generate(each, request, each.drafter(request), 4)
         *_, plain = generate(each, request, None)
         assert last.completion.token_ids == plain.completion.token_ids
         assert last.completion.drafter == drafter_name
-        assert last.completion.drafted or last.completion.target_forwards < 3
+        drafted += last.completion.drafted
         assert not last.completion.notes
+    assert drafted > 0
     with pytest.raises(ConfigError, match=rf"^{kind}: .* trained for another target"):
         trained.read(kind, path, identity(str(write_checkpoint(tmp_path / "other"))))

@@ -186,7 +186,7 @@ def test_a_place_that_cannot_be(place: str, resume: bool, says: str, tmp_path: P
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_full_disk_is_one_line_and_leaves_the_state_before(
-    kind: str, pair: LoadedPair, folder: Path, tmp_path: Path, limited: Callable[[int], None]
+    kind: str, pair: LoadedPair, folder: Path, tmp_path: Path, limited: Callable[[int | None], None]
 ) -> None:
     """Seen to fail: an error of safetensors' own, and half a file."""
     out = tmp_path / "out"
@@ -195,7 +195,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_state_before(
     limited(1000)
     with pytest.raises(ConfigError, match=r"^out: .*cannot be written .*free some space"):
         go(kind, pair, folder, out, resume=True)
-    limited(resource.RLIM_INFINITY)
+    limited(None)
     assert not out.exists()
     assert state_path(out).read_bytes() == before
     assert go(kind, pair, folder, out, resume=True)
@@ -203,9 +203,9 @@ def test_a_full_disk_is_one_line_and_leaves_the_state_before(
 
 @pytest.fixture
 def limited():
-    """Sets the most bytes that a file may get: what a full disk is to a writer."""
+    """Sets the most bytes that a file may get, what a full disk is to a writer; None: as before."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    yield lambda most: resource.setrlimit(resource.RLIMIT_FSIZE, (before[0] if most is None else most, before[1]))
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 

@@ -72,3 +72,7 @@ def write_checkpoint(
     tiny_model(architecture, rows, seed).save_pretrained(folder)
     byte_tokenizer(*markers).save_pretrained(folder)
     return folder
+
+
+def some_tokens(count: int, vocab: int, seed: int = 0) -> list[int]:
+    return torch.randint(vocab, (count,), generator=torch.Generator().manual_seed(seed)).tolist()

@@ -94,7 +94,7 @@ def check_correct(device: torch.device) -> Iterator[str]:
     def differs(ours: torch.Tensor, tokens: list[int]) -> bool:
         with torch.inference_mode():
             fresh = model(input_ids=torch.tensor([tokens], device=device), use_cache=False).logits[0, -1]
-        return bool((ours[-1] - fresh).abs().max() > 1e-3)
+        return not bool((ours[-1] - fresh).abs().max() <= 1e-3)  # nor where they are no numbers
 
     cached = CachedModel(TransformersRunner(model), 512, PrefixStore(1 << 26).shelf())
     texts = [[(seed + place * (seed + 3)) % 512 for place in range(200)] for seed in (1, 2)]

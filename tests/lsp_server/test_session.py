@@ -91,11 +91,14 @@ async def test_other_models_in_place_of_those_asked_for_are_told_of_once(monkeyp
     monkeypatch.setattr(FakeEngine, "script", staticmethod(short))
     client.open(URI, "")
     assert await complete(client, 1) == []
-    assert await complete(client, 2) == []
     monkeypatch.setattr(FakeEngine, "script", staticmethod(lambda request: ["return"]))
-    assert await complete(client, 3)
+    assert await complete(client, 2)
     last = client.of("specter/status")[-1]
     assert (last["state"], last["message"]) == ("ready", "memory is short: a small pair")
+    said = len(client.of("specter/status"))
+    FakeEngine.made[-1].changed()
+    await client.ask(3, "specter/stats")
+    assert len(client.of("specter/status")) == said
 
 
 async def test_a_bad_file_of_heads_costs_the_drafter_not_the_completions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,9 @@ async def test_its_text_is_the_local_engines(url: str) -> None:
         CompletionRequest("MARK = '<|fim_middle|>'\n\n\ndef add(a, b):\n    return ", "\n", "add.py", max_tokens=24),
     ]
     for request in requests:
-        assert await text_of(there, request) == await text_of(here, request)
+        text = await text_of(there, request)
+        assert text.strip()
+        assert text == await text_of(here, request)
     assert there.server is not None
     assert (there.server.kind, there.server.context, there.server.streams) == ("vllm", 1024, True)
     there.close()
@@ -112,7 +114,7 @@ async def test_cancelling_ends_its_work_as_its_own_metrics_say(url: str) -> None
         assert (await metrics(engine)).running == 1
     left = time.perf_counter()
     while (await metrics(engine)).running:
-        assert time.perf_counter() - left < 2
+        assert time.perf_counter() - left < 10  # a step of a CPU build; the rest of the tokens takes longer
         await asyncio.sleep(0.005)
     print(f"cancel to idle {1000 * (time.perf_counter() - left):.0f} ms")
     engine.close()

@@ -22,7 +22,9 @@ def prepare(folder: Path, packed: Path | None = None) -> dict[str, str]:
 
     Tests that run side by side give the place of one package for all of them.
     """
-    packed = packed or folder / "specter.vsix"
+    if packed is None:
+        packed = folder / "specter.vsix"
+        packed.unlink(missing_ok=True)  # of an earlier run
     packed.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{packed}.lock"):
         subprocess.run([HERE.parent / "get_code_server.sh", TOOLS], check=True)
