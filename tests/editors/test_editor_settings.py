@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -36,9 +37,11 @@ def test_the_extension_offers_every_setting_of_the_server_and_no_other() -> None
     assert sorted(THEIRS) == sorted(settings.KEYS)
 
 
-def test_what_the_extension_sends_when_nothing_is_set_is_the_servers_default() -> None:
-    nothing_set = {key: value["default"] for key, value in THEIRS.items()}
-    assert settings.parse(nothing_set) == (settings.Settings(), [])
+def test_what_the_extension_shows_where_nothing_is_set_is_the_servers_default() -> None:
+    parsed, problems = settings.parse({key: value["default"] for key, value in THEIRS.items()})
+    assert problems == []
+    assert EngineConfig(**parsed.engine) == EngineConfig()  # type: ignore[arg-type]  # raises ConfigError
+    assert dataclasses.replace(parsed, engine={}) == settings.Settings()
 
 
 @pytest.mark.parametrize("key", [key for key, value in THEIRS.items() if "enum" in value])

@@ -1,6 +1,6 @@
 // The language client: vscode-languageclient without what this extension does itself, and the messages of Specter's own.
 
-import type * as vscode from "vscode";
+import * as vscode from "vscode";
 import {
   CloseAction,
   ErrorAction,
@@ -211,7 +211,7 @@ function options(log: vscode.LogOutputChannel, events: Events): LanguageClientOp
         configuration: async (params, token, next) => {
           const answers = await next(params, token);
           return Array.isArray(answers)
-            ? answers.map((answer, index) => theirs(params.items[index]?.section, answer))
+            ? answers.map((answer, index) => (params.items[index]?.section === "specter" ? theirs(answer) : answer))
             : answers;
         },
         didChangeConfiguration: (_sections, next) => next(undefined), // only that; the server asks for what it wants
@@ -220,14 +220,19 @@ function options(log: vscode.LogOutputChannel, events: Events): LanguageClientOp
   };
 }
 
-/** The settings without this extension's own. */
-function theirs(section: string | undefined, settings: unknown): unknown {
-  if (section !== "specter" || typeof settings !== "object" || settings === null) return settings;
+/** The settings that somebody set, without this extension's own: a default of ours would overrule `server.args`. */
+function theirs(settings: unknown): unknown {
+  if (typeof settings !== "object" || settings === null) return settings;
   const copy = structuredClone(settings) as Record<string, unknown>;
   for (const key of OWN_SETTINGS) {
     const [group = "", name] = key.split(".");
     if (name === undefined) delete copy[group];
     else delete (copy[group] as Record<string, unknown> | undefined)?.[name];
+  }
+  const configuration = vscode.workspace.getConfiguration("specter");
+  for (const key of Object.keys(copy)) {
+    const found = configuration.inspect(key);
+    if ((found?.globalValue ?? found?.workspaceValue ?? found?.workspaceFolderValue) === undefined) delete copy[key];
   }
   return copy;
 }
