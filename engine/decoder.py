@@ -18,8 +18,9 @@ from engine.speculation import Draft, verify
 
 log = logging.getLogger(__name__)
 
-# Tokens of a prompt between two chances to leave; 256 are a tenth faster, and take twice as long to stop.
-PREFILL_CHUNK = 128
+# Tokens of a prompt that are computed at once: 256 are 15 % faster than 128, 640 slower again (on two AVX2 cores). The
+# runner pauses within, about as often as a cycle takes.
+PREFILL_CHUNK = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ int8 are multiplied as int8 (bfloat16 activations, float32 sums), so a token rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,27 +60,22 @@ class FastLlamaRunner:
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
-        end = start + len(tokens)
-        rotation = self._cos[start:end], self._sin[start:end]
-        if parents is None:
-            visible = torch.ones(len(tokens), end, dtype=torch.bool).tril(start)
-        else:
-            positions, visible = tree_layout(len(tokens), start, parents)
-            rotation = self._cos[positions], self._sin[positions]
-        mask = self._mask(visible)
+        place = self._place(len(tokens), start, parents)
         hidden = _embed(self._embedding, tokens)  # [width, hidden]
         for layer, rows in zip(self._layers, self._rows, strict=True):
-            normed = functional.rms_norm(hidden, hidden.shape[-1:], layer.attention_norm, self._eps)
-            hidden = hidden + product(self._attend(layer, rows, normed, start, rotation, mask), layer.output)
-            normed = functional.rms_norm(hidden, hidden.shape[-1:], layer.mlp_norm, self._eps)
-            gate, up = product(normed, layer.gate_up).chunk(2, dim=-1)
-            hidden = hidden + product(functional.silu(gate) * up, layer.down)
-        if self._hidden is None:
-            hidden = hidden[-tail:]
-        hidden = functional.rms_norm(hidden, hidden.shape[-1:], self._norm, self._eps)
-        if self._hidden is not None:
-            self._hidden[start:end] = hidden
-        return product(hidden[-tail:], self._head)
+            hidden = self._feed(layer, self._look(layer, rows, hidden, place))
+        return product(self._last(hidden, start, tail), self._head)
+
+    @torch.inference_mode()
+    def fill(self, tokens: Sequence[int], start: int) -> Iterator[None]:
+        place = self._place(len(tokens), start, None)
+        hidden = _embed(self._embedding, tokens)
+        for layer, rows in zip(self._layers, self._rows, strict=True):
+            hidden = self._look(layer, rows, hidden, place)
+            yield
+            hidden = self._feed(layer, hidden)
+            yield
+        self._last(hidden, start, 1)
 
     @torch.inference_mode()
     def move_rows(self, sources: Sequence[int], start: int) -> None:
@@ -119,6 +114,33 @@ class FastLlamaRunner:
             if part is not None:
                 part[..., start : start + copy.shape[-2], :] = copy
 
+    def _place(self, width: int, start: int, parents: Sequence[int] | None) -> _Place:
+        end = start + width
+        if parents is None:
+            visible = torch.ones(width, end, dtype=torch.bool).tril(start)
+            return _Place(start, self._cos[start:end], self._sin[start:end], self._mask(visible))
+        positions, visible = tree_layout(width, start, parents)
+        return _Place(start, self._cos[positions], self._sin[positions], self._mask(visible))
+
+    def _look(self, layer: _Layer, rows: Tensor, hidden: Tensor, place: _Place) -> Tensor:
+        """The first half of a layer."""
+        normed = functional.rms_norm(hidden, hidden.shape[-1:], layer.attention_norm, self._eps)
+        return hidden + product(self._attend(layer, rows, normed, place), layer.output)
+
+    def _feed(self, layer: _Layer, hidden: Tensor) -> Tensor:
+        """The second."""
+        normed = functional.rms_norm(hidden, hidden.shape[-1:], layer.mlp_norm, self._eps)
+        gate, up = product(normed, layer.gate_up).chunk(2, dim=-1)
+        return hidden + product(functional.silu(gate) * up, layer.down)
+
+    def _last(self, hidden: Tensor, start: int, tail: int) -> Tensor:
+        """The last hidden states of the last `tail`; of all, where they are kept."""
+        kept = hidden[-tail:] if self._hidden is None else hidden
+        normed = functional.rms_norm(kept, kept.shape[-1:], self._norm, self._eps)
+        if self._hidden is not None:
+            self._hidden[start : start + len(hidden)] = normed
+        return normed[-tail:]
+
     def _mask(self, visible: Tensor) -> Tensor:
         """What to add to the scores, [queries, rows].
 
@@ -132,12 +154,10 @@ class FastLlamaRunner:
         mask[queries:] = 0.0  # a softmax over nothing is not a number
         return mask
 
-    def _attend(
-        self, layer: _Layer, rows: Tensor, x: Tensor, start: int, rotation: tuple[Tensor, Tensor], mask: Tensor
-    ) -> Tensor:
-        width, end = len(x), start + len(x)
+    def _attend(self, layer: _Layer, rows: Tensor, x: Tensor, place: _Place) -> Tensor:
+        start, mask, width, end = place.start, place.mask, len(x), place.start + len(x)
         qkv = product(x, layer.qkv).view(width, self._heads + 2 * self._kv_heads, self._size).transpose(0, 1)
-        turned = rotate(qkv[: self._heads + self._kv_heads], *rotation)
+        turned = rotate(qkv[: self._heads + self._kv_heads], place.cos, place.sin)
         rows[0, :, start:end] = turned[self._heads :]
         rows[1, :, start:end] = qkv[self._heads + self._kv_heads :]
         # [kv heads, group * width, size]: one product for all the heads that share keys.
@@ -149,6 +169,15 @@ class FastLlamaRunner:
         scores = torch.baddbmm(mask, q, rows[0, :, :seen].transpose(1, 2), alpha=self._size**-0.5)
         mixed = torch.bmm(scores.softmax(dim=-1), rows[1, :, :seen])[:, :queries]
         return mixed.reshape(self._heads, width, self._size).transpose(0, 1).reshape(width, -1)
+
+
+class _Place(NamedTuple):
+    """Where a forward's tokens stand, the same for all layers."""
+
+    start: int  # the row of the first
+    cos: Tensor  # [width, size]
+    sin: Tensor
+    mask: Tensor  # see _mask
 
 
 class _Layer:

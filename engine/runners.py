@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, cast
 
 import torch
@@ -26,6 +26,12 @@ class Runner(Protocol):
         [tail, embedding rows].
         """
         ...
+
+    def fill(self, tokens: Sequence[int], start: int) -> Iterator[None]:
+        """The same rows without logits, pausing on the way: they count once it has ended, and until then it can be
+        left, or gone on with later if nothing else was computed. Those that inherit compute them in one forward."""
+        self.forward(tokens, start, 1)
+        yield
 
     def move_rows(self, sources: Sequence[int], start: int) -> None:
         """Copies rows to start, start + 1, …; sources rise and none stands before its new place."""
@@ -71,6 +77,9 @@ class WrappedRunner:
 
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
         return self._inner.forward(tokens, start, tail, parents)
+
+    def fill(self, tokens: Sequence[int], start: int) -> Iterator[None]:
+        return self._inner.fill(tokens, start)
 
     def move_rows(self, sources: Sequence[int], start: int) -> None:
         self._inner.move_rows(sources, start)

@@ -54,8 +54,8 @@ class _Job:
 class CompletionEngine:
     """Streams completions of one pair. Requests are served one after another, in the order they came.
 
-    Leaving a stream cancels it within one cycle (between two chunks of a prefill at the latest); what was computed
-    stays in the cache for the next request. All methods belong to the event loop's thread.
+    Leaving a stream cancels it within one cycle, or half a layer of a prompt's piece; what was computed stays in the
+    cache for the next request. All methods belong to the event loop's thread.
     """
 
     def __init__(self, config: EngineConfig) -> None:
@@ -155,8 +155,7 @@ class CompletionEngine:
                 item = await self._next(job)
                 if isinstance(item, Exception):
                     raise item
-                if item.text or item.completion:
-                    yield item
+                yield item
                 if item.completion:
                     return
         finally:
@@ -272,7 +271,8 @@ class CompletionEngine:
                     return chunk
                 if job.cancelled_at is not None or self._closed:
                     break
-                job.post(chunk)
+                if chunk.text:
+                    job.post(chunk)
         self._cancels.add(job.cancelled_at or time.perf_counter(), chunk.tokens)
         return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -96,3 +96,9 @@ class ThreadedRunner(WrappedRunner):
         logits = self._inner.forward(tokens, start, tail, parents)
         self._choice.took(len(tokens), count, 1000 * (time.perf_counter() - started))
         return logits
+
+    def fill(self, tokens: Sequence[int], start: int) -> Iterator[None]:
+        torch.set_num_threads(MOST)
+        for _ in self._inner.fill(tokens, start):
+            yield
+            torch.set_num_threads(MOST)  # others may have had their turn meanwhile

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
-from engine.runners import Rows, tree_layout
+from engine.runners import FeatureRunner, Rows, tree_layout
 
 _GROWTH = 512  # rows; buffers grow by doubling from here
 
@@ -20,7 +20,7 @@ class UnsupportedModelError(Exception):
     """The model's cache cannot be rewound, so a rejected guess could not be taken back."""
 
 
-class TransformersRunner:
+class TransformersRunner(FeatureRunner):
     """The general path: the model's own code, eagerly, over row buffers that rewind by a length.
 
     Raises UnsupportedModelError for recurrent and hybrid models.

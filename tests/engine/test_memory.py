@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
@@ -40,6 +40,9 @@ class Short(WrappedRunner):
             raise torch.OutOfMemoryError
         return super().forward(tokens, start, tail, parents)
 
+    def fill(self, tokens: Sequence[int], start: int) -> Iterator[None]:
+        yield self.forward(tokens, start, 1)
+
     def read_rows(self, start: int, end: int) -> Rows:
         if self.copies:
             self.copies -= 1
@@ -72,6 +75,17 @@ def test_a_forward_is_made_again_without_the_other_documents() -> None:
     assert_right(model, [*document(2), 5])
     assert (store.bytes, store.budget) == (0, BUDGET // 2)
     assert_right(model, [*document(1), 5])
+
+
+def test_a_piece_of_a_prompt_is_computed_again_without_the_other_documents() -> None:
+    """Seen to fail: `_fill` without a second try."""
+    runner, model, store = stored()
+    runner.forwards = 1
+    tokens = [*document(3)[:60], *document(2)[:50]]
+    for _ in model.prefill(tokens, 50):
+        pass
+    assert (runner.forwards, store.bytes) == (0, 0)
+    assert_right(model, tokens)
 
 
 def test_a_document_that_cannot_be_put_away_is_computed_again() -> None:

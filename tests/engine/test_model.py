@@ -127,7 +127,7 @@ class Editing(RuleBasedStateMachine):
         self.called = True
         assert_close(self.model.logits(self.text, tail=width), self.fresh(self.text, width))
 
-    @rule(more=st.lists(token, min_size=10, max_size=40), chunk=st.integers(1, 9), pieces=st.integers(0, 3))
+    @rule(more=st.lists(token, min_size=10, max_size=40), chunk=st.integers(1, 9), pieces=st.integers(0, 12))
     def leave_a_prefill(self, more: list[int], chunk: int, pieces: int) -> None:
         self.text = (self.text + more)[-100:]
         prefill = self.model.prefill(self.text, chunk)
@@ -203,9 +203,12 @@ def test_a_second_request_computes_only_what_is_new() -> None:
 
 @pytest.mark.parametrize(
     ("length", "chunk", "widths"),
-    [(1, 4, []), (4, 4, []), (5, 4, [4]), (8, 4, [4]), (9, 4, [4, 4]), (30, 8, [8, 8, 8]), (30, 1, [1] * 29)],
+    [
+        *[(1, 4, []), (4, 4, []), (5, 4, [4]), (8, 4, [4]), (9, 4, [4, 4]), (30, 8, [8, 8, 8]), (30, 1, [1] * 29)],
+        *[(24, 128, []), (25, 128, [24]), (100, 128, [99]), (300, 128, [128, 128, 43])],
+    ],
 )
-def test_a_prefill_leaves_at_most_a_chunk(length: int, chunk: int, widths: list[int]) -> None:
+def test_a_prefill_leaves_what_one_narrow_forward_computes(length: int, chunk: int, widths: list[int]) -> None:
     runner = TableRunner()
     model = CachedModel(runner, runner.table.shape[1])
     tokens = [token % 37 for token in range(length)]
@@ -213,6 +216,77 @@ def test_a_prefill_leaves_at_most_a_chunk(length: int, chunk: int, widths: list[
         pass
     assert [width for width, _ in runner.calls] == widths
     torch.testing.assert_close(model.logits(tokens)[0], runner.law(tokens))
+
+
+class Steps:
+    """A lean runner whose first halves of layers are counted, and that fails in one of them if it is told to."""
+
+    def __init__(self) -> None:
+        self.runner = runner_over("fast")
+        assert isinstance(self.runner, FastLlamaRunner)
+        self.depth, self.done, self.fails_at = len(self.runner._layers), 0, -1
+        look = self.runner._look
+
+        def counted(*arguments):
+            self.done += 1
+            if self.done == self.fails_at:
+                raise InterruptedForwardError
+            return look(*arguments)
+
+        self.runner._look = counted
+        self.model = CachedModel(self.runner, VOCABULARY)
+
+    def prefill(self, tokens: list[int], pauses: int | None = None) -> None:
+        """As far as the given pause, or to the end."""
+        steps = self.model.prefill(tokens, 64)
+        for _ in steps if pauses is None else zip(range(pauses), steps, strict=False):
+            pass
+        steps.close()
+
+    def check(self, tokens: list[int]) -> None:
+        assert_close(self.model.logits(tokens), runner_over("fast").forward(tokens, 0, 1))
+
+
+TEXT = [(7 * place) % VOCABULARY for place in range(60)]
+
+
+@pytest.mark.parametrize("more", [[], [1, 2, 3]], ids=["the same", "typed on"])
+def test_a_piece_left_half_way_is_gone_on_with(more: list[int]) -> None:
+    """Seen to fail: begun anew each time."""
+    steps = Steps()
+    steps.prefill(TEXT, 1)
+    assert steps.done == 1
+    steps.prefill([*TEXT, *more])
+    assert steps.done == steps.depth
+    steps.check([*TEXT, *more])
+
+
+@pytest.mark.parametrize(
+    "between", [TEXT[:30], [*TEXT[:30], 5, 6], [4, 4, 4], [9] * 60], ids=["cut", "other end", "short", "long"]
+)
+def test_a_piece_is_begun_anew_when_something_else_was_computed(between: list[int]) -> None:
+    """Seen to fail: `_begun` kept by `_extend`; and gone on with by a prefill of something else."""
+    steps = Steps()
+    steps.prefill(TEXT, 1)
+    steps.prefill(between, 1)
+    steps.prefill(between)
+    assert steps.model.shared_prefix(between) >= len(between) - 24
+    steps.check(between)
+    steps.prefill(TEXT, 1)
+    steps.model.logits(between)
+    steps.prefill(TEXT)
+    steps.check(TEXT)
+
+
+def test_a_piece_that_failed_is_begun_anew() -> None:
+    """Seen to fail: `_begun` kept when its steps raise."""
+    steps = Steps()
+    steps.fails_at = 2
+    with pytest.raises(InterruptedForwardError):
+        steps.prefill(TEXT)
+    steps.prefill(TEXT)
+    assert steps.done == 2 + steps.depth
+    steps.check(TEXT)
 
 
 def test_accepted_guesses_are_not_computed_again() -> None:

@@ -32,6 +32,7 @@ from engine.proof import integral
 from engine.proof.goodness import fit
 from engine.proof.tables import RULES, Case, largest_error, worked_example
 from engine.request import GREEDY, Sampling
+from engine.runners import Runner
 from engine.sampling import Noise, Uniforms, draw, warp
 from engine.speculation import ROOT, Draft, residual, verify
 from engine.workspace_index import WorkspaceIndex
@@ -204,7 +205,7 @@ VOCAB = 8
 PROMPT = [3, 5]
 
 
-class TableRunner:
+class TableRunner(Runner):
     """A language model that is a table: logits by the last two tokens of each history, along a tree's branches."""
 
     window = 64

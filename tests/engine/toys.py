@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.loading import LoadedPair
 from engine.model import CachedModel
 from engine.prompt import PromptBuilder
-from engine.runners import Rows
+from engine.runners import Rows, Runner
 from engine.speculation import ROOT
 
 MARKERS = ("<|endoftext|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|file_sep|>")
@@ -22,7 +22,7 @@ END = 0  # <|endoftext|>
 _STATES = 997
 
 
-class TableRunner:
+class TableRunner(Runner):
     """A model that looks its logits up by a hash of all the tokens so far, in a random table.
 
     Each row keeps the hash of its own past, as a row of keys and values does: a stale row shows in the logits.
