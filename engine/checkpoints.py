@@ -14,9 +14,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaF
 
 from engine import embedded
 from engine.config import ConfigError, MemoryShortError
+from engine.joined import can_join
 from engine.model import CachedModel, vocabulary_size
 from engine.prompt import Tokenizer
+from engine.runners import Runner
 from engine.sources import FIX, locate
+from engine.static_runner import StaticRunner
 from engine.transformers_runner import TransformersRunner, UnsupportedModelError
 
 
@@ -38,7 +41,7 @@ def load_checkpoint(
         _require_complete(info)
         vocab = _vocabulary_size(tokenizer)
         _require_rows(model, vocab)
-        runner = TransformersRunner(model.to(device))
+        runner = runner_of(model.to(device))
         _require_numbers(runner)
     except UnsupportedModelError as error:
         raise ConfigError(key, f"{source}: {error}; choose a model with attention only") from None
@@ -51,7 +54,7 @@ def load_checkpoint(
 
 def load_embedded(role: embedded.Role, device: torch.device, dtype: torch.dtype) -> tuple[CachedModel, Tokenizer]:
     """The embedded model where the lean forward does not run it."""
-    runner, tokenizer = TransformersRunner(embedded_model(role, dtype).to(device)), embedded.tokenizer()
+    runner, tokenizer = runner_of(embedded_model(role, dtype).to(device)), embedded.tokenizer()
     return CachedModel(runner, vocabulary_size(tokenizer.get_vocab())), tokenizer
 
 
@@ -60,6 +63,11 @@ def embedded_model(role: embedded.Role, dtype: torch.dtype) -> Any:
     config = AutoConfig.from_pretrained(embedded.FOLDER / role)
     # Not through AutoModel, which wants a name to look up.
     return LlamaForCausalLM.from_pretrained(None, config=config, state_dict=embedded.weights(role), dtype=dtype).eval()
+
+
+def runner_of(model: Any) -> Runner:
+    """What runs it best where it is. Raises UnsupportedModelError for a model that cannot take a guess back."""
+    return StaticRunner(model) if model.device.type == "cuda" and can_join(model) else TransformersRunner(model)
 
 
 def _tokenizer(folder: str, options: dict[str, Any]) -> Any:
@@ -97,7 +105,7 @@ def _require_rows(model: Any, vocab: int) -> None:
         raise ValueError(f"its tokenizer has {vocab} tokens but its embedding only {rows} rows")
 
 
-def _require_numbers(runner: TransformersRunner) -> None:
+def _require_numbers(runner: Runner) -> None:
     """Weights that are not numbers load without a word, and fail at the first token."""
     if not bool(runner.forward([0, 1], 0, 1).isfinite().all()):
         raise ValueError("its weights are damaged: what it computes are not numbers")

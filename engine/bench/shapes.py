@@ -23,7 +23,7 @@ from engine.model import CachedModel
 from engine.request import GREEDY
 from engine.runners import Runner, WrappedRunner
 from engine.sampling import Noise
-from engine.transformers_runner import TransformersRunner
+from engine.static_runner import StaticRunner
 
 WIDTHS = (1, 2, 4, 8, 16, 32)
 _RUNS = 9  # of each width, in turn
@@ -75,7 +75,7 @@ def measure(
     """One JSON object; times in milliseconds, medians. context: tokens in the cache before what is measured."""
     window = context + tokens + 2 * max(WIDTHS)
     models = [_random_model(SHAPES[name], window, device, dtype) for name in names]
-    target, draft = (TransformersRunner(model) for model in models)
+    target, draft = (StaticRunner(model) for model in models)
     copied = _copy_gb_s(device)
     vocab = min(SHAPES[name].vocab for name in names)
     prompt = [(7 * place) % vocab for place in range(context)]

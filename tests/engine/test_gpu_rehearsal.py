@@ -8,7 +8,7 @@ import pytest
 import torch
 from gpu import check
 
-from engine.transformers_runner import TransformersRunner
+from engine.static_runner import StaticRunner
 
 
 def test_the_rehearsal_runs_through(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +21,7 @@ def test_the_rehearsal_runs_through(capsys: pytest.CaptureFixture[str], monkeypa
 
 
 def test_a_wrong_row_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TransformersRunner, "move_rows", lambda *_: None)
+    monkeypatch.setattr(StaticRunner, "move_rows", lambda *_: None)
     assert list(check.check_correct(torch.device("cpu")))
 
 

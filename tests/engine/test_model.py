@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from hypothesis import settings
@@ -16,6 +18,7 @@ from engine.model import CachedModel
 from engine.prefix_store import PrefixStore, _nodes
 from engine.runners import Rows, Runner
 from engine.speculation import Draft
+from engine.static_runner import StaticRunner
 from engine.transformers_runner import TransformersRunner
 
 VOCABULARY = 48
@@ -27,12 +30,14 @@ def runner_over(kind: str) -> Runner:
     if kind == "fast":
         model = tiny_model("llama")
         return FastLlamaRunner(model.config, model.state_dict())
+    if kind.startswith("static "):
+        return StaticRunner(tiny_model(kind.removeprefix("static ")), least=16)  # grows, and looks at more and more
     return TransformersRunner(tiny_model(kind))
 
 
 def cached_rows(runner: Runner, count: int) -> list[Tensor]:
     """The keys and values of the first `count` rows of each layer; looks inside, as only this test may."""
-    if isinstance(runner, FastLlamaRunner):
+    if isinstance(runner, FastLlamaRunner | StaticRunner):
         return list(runner._rows[..., :count, :])
     assert isinstance(runner, TransformersRunner)
     return [torch.stack([rows.keys, rows.values])[..., :count, :] for rows in runner._rows]
@@ -59,6 +64,15 @@ def break_next_forward(runner: Runner) -> None:
             raise InterruptedForwardError
 
         runner._attend = failing
+    elif isinstance(runner, StaticRunner):
+        first, second = runner._joined.layers
+
+        def failing(hidden):
+            runner._joined = dataclasses.replace(runner._joined, layers=(first, second))
+            raise InterruptedForwardError
+
+        broken = dataclasses.replace(second, attention_norm=failing)
+        runner._joined = dataclasses.replace(runner._joined, layers=(first, broken))
     else:
         assert isinstance(runner, TransformersRunner)
         second = runner._rows[1]
@@ -180,10 +194,14 @@ class Editing(RuleBasedStateMachine):
             assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("kind", ["fast", "llama", "qwen2", "starcoder2", "mistral", "gemma2"])
+KINDS = ["fast", "llama", "qwen2", "starcoder2", "mistral", "gemma2", "static qwen2", "static starcoder2"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_pure_function_of_the_tokens(kind: str) -> None:
     """Seen to fail: `rows.length = start` taken out of the runner; `cached` set after the forward instead of before;
-    `shared_prefix` one too many; the tree's rows not moved; a layer that keeps the last `sliding_window` rows only.
+    `shared_prefix` one too many; the tree's rows not moved; a layer that keeps the last `sliding_window` rows only; a
+    static runner whose buffer starts empty when it grows.
     """
     machine = type(f"Editing{kind}", (Editing,), {"kind": kind})
     run_state_machine_as_test(machine, settings=settings(max_examples=12, stateful_step_count=14, deadline=None))

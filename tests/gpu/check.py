@@ -16,7 +16,7 @@ from engine.bench import shapes
 from engine.model import CachedModel
 from engine.prefix_store import PrefixStore
 from engine.speculation import Draft
-from engine.transformers_runner import TransformersRunner
+from engine.static_runner import StaticRunner
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -96,7 +96,7 @@ def check_correct(device: torch.device) -> Iterator[str]:
             fresh = model(input_ids=torch.tensor([tokens], device=device), use_cache=False).logits[0, -1]
         return not bool((ours[-1] - fresh).abs().max() <= 1e-3)  # nor where they are no numbers
 
-    cached = CachedModel(TransformersRunner(model), 512, PrefixStore(1 << 26).shelf())
+    cached = CachedModel(StaticRunner(model), 512, PrefixStore(1 << 26).shelf())
     texts = [[(seed + place * (seed + 3)) % 512 for place in range(200)] for seed in (1, 2)]
     for turn in range(4):
         text = texts[turn % 2]
@@ -113,7 +113,7 @@ def peers_and_prompts(
 ) -> dict[str, Any]:
     """The prompt's time, the first text after a keystroke, and transformers' generate over the same sizes."""
     model = shapes._random_model(shapes.SHAPES[name], sizes.context + 4 * sizes.tokens, device, dtype)
-    runner = TransformersRunner(model)
+    runner = StaticRunner(model)
     prompt = [(7 * place) % 500 for place in range(sizes.context)]
     prefill = median_ms(lambda: runner.forward(prompt, 0, 1), device, 3)
     keystroke = median_ms(lambda: runner.forward([1] * 20, sizes.context, 1), device, 5)

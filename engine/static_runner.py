@@ -1,0 +1,160 @@
+"""The runner for a GPU: a lean forward in a ladder of widths over buffers that stay where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine import static_forward
+from engine.joined import join
+from engine.runners import FeatureRunner, Rows
+
+WIDTHS = (1, 2, 4, 8, 16, 32)  # what narrow forwards are filled up to; a wider one is large products in any case
+_LEAST_ROWS = 512
+
+
+class StaticRunner(FeatureRunner):
+    """Runs a model that `engine.joined.can_join` agrees to, on its device and in its type.
+
+    model: of transformers, whose weights it takes over. least: rows that are looked at and allocated at the least; both
+    grow by doubling, so that few shapes suffice for all forwards.
+    """
+
+    takes_trees = True
+
+    def __init__(self, model: Any, least: int = _LEAST_ROWS) -> None:
+        self.model = model.eval()
+        self._joined = join(model)
+        self.window: int = self._joined.window
+        self._device: torch.device = model.device
+        self._least = least
+        # What fills the last forward up stands behind the window. A multiple of 16: the attention's mask is aligned.
+        self._most = -(-(self.window + WIDTHS[-1]) // 16) * 16
+        self._rows = self._empty(least)  # [layer, key/value, head, position, size]
+        self._hidden: Tensor | None = None  # [position, size]
+        self._inputs = {width: _Inputs(width, self._device) for width in WIDTHS}
+
+    @torch.inference_mode()
+    def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
+        count = len(tokens)
+        width = next((width for width in WIDTHS if width >= count), None)
+        if width is None:
+            return self._wide(tokens, start, tail, parents)
+        inputs = self._inputs[width]
+        inputs.set(tokens, start, parents)
+        return self._narrow(inputs, self._room(start + width))[count - tail : count]
+
+    @torch.inference_mode()
+    def move_rows(self, sources: Sequence[int], start: int) -> None:
+        index = _to_device(sources, self._device)
+        self._rows[:, :, :, start : start + len(sources)] = self._rows[:, :, :, index]
+        if self._hidden is not None:
+            self._hidden[start : start + len(sources)] = self._hidden[index]
+
+    def keep_hidden(self) -> int:
+        size = self._joined.embedding.shape[1]
+        if self._hidden is None:
+            self._hidden = self._joined.embedding.new_zeros(self._rows.shape[3], size)
+        return size
+
+    def hidden(self, start: int, end: int) -> Tensor:
+        assert self._hidden is not None, "keep_hidden comes first"
+        return self._hidden[start:end]
+
+    @torch.inference_mode()
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        embedded: Tensor = self.model.get_input_embeddings()(_to_device(tokens, self._device))
+        return embedded
+
+    def reader(self, tokens: Sequence[int]) -> Callable[[Tensor], Tensor]:
+        rows = self._joined.head[_to_device(tokens, self._device)]
+        return lambda hidden: hidden.to(rows.dtype) @ rows.T / self._joined.logits_divisor
+
+    @torch.inference_mode()
+    def read_rows(self, start: int, end: int) -> Rows:
+        kept = (self._rows,) if self._hidden is None else (self._rows, self._hidden)
+        return tuple(part[..., start:end, :] for part in kept)
+
+    @torch.inference_mode()
+    def write_rows(self, rows: Rows, start: int) -> None:
+        self._room(start + rows[0].shape[-2])
+        for part, copy in zip((self._rows, self._hidden), rows, strict=False):
+            if part is not None:
+                part[..., start : start + copy.shape[-2], :] = copy
+
+    def _narrow(self, inputs: _Inputs, seen: int) -> Tensor:
+        """Nothing in it depends on anything but the width and `seen`."""
+        here = static_forward.place(self._joined, inputs.start, inputs.ahead, inputs.sees, seen)
+        return static_forward.logits(self._joined, self._states(inputs.tokens, here))
+
+    def _wide(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None) -> Tensor:
+        width = len(tokens)
+        self._room(start + width)
+        if parents is None:
+            here = static_forward.place_of_chain(self._joined, start, width)
+        else:
+            inputs = _Inputs(width, self._device)
+            inputs.set(tokens, start, parents)
+            here = static_forward.place(
+                self._joined, inputs.start, inputs.ahead, inputs.sees, self._room(start + width)
+            )
+        states = self._states(_to_device(tokens, self._device), here)
+        return static_forward.logits(self._joined, states[-tail:])
+
+    def _states(self, tokens: Tensor, here: static_forward.Place) -> Tensor:
+        states = static_forward.hidden_states(self._joined, tokens, here, self._rows)
+        if self._hidden is not None:
+            self._hidden.index_copy_(0, here.rows, states)
+        return states
+
+    def _room(self, end: int) -> int:
+        """Sees to it that there are `end` rows; returns how many a forward looks at that ends there."""
+        rows = min(max(self._least, 1 << (end - 1).bit_length()), self._most)
+        if rows > self._rows.shape[3]:
+            grown, hidden = self._empty(rows), None
+            if self._hidden is not None:
+                hidden = self._hidden.new_zeros(rows, self._hidden.shape[1])
+                hidden[: len(self._hidden)] = self._hidden
+            grown[:, :, :, : self._rows.shape[3]] = self._rows
+            self._rows, self._hidden = grown, hidden
+        return rows
+
+    def _empty(self, rows: int) -> Tensor:
+        """Zeros: what is masked is multiplied with 0, which must not meet what is no number."""
+        model = self._joined
+        shape = len(model.layers), 2, model.kv_heads, min(rows, self._most), model.head_size
+        return torch.zeros(shape, dtype=model.embedding.dtype, device=self._device)
+
+
+class _Inputs:
+    """What a forward of one width reads: two tensors, each filled by one copy."""
+
+    def __init__(self, width: int, device: torch.device) -> None:
+        self._numbers = torch.zeros(1 + width, dtype=torch.int64, device=device)
+        self.start, self.tokens = self._numbers[:1], self._numbers[1:]
+        self._layout = torch.empty(width, 1 + width, dtype=torch.int64, device=device)
+        self.ahead = self._layout[:, 0]
+        self._arranged: tuple[int, ...] | None = None
+
+    @property
+    def sees(self) -> Tensor:
+        return self._layout[:, 1:].bool()
+
+    def set(self, tokens: Sequence[int], start: int, parents: Sequence[int] | None) -> None:
+        numbers = [start, *tokens]
+        self._numbers[: len(numbers)] = _to_device(numbers, self._numbers.device)
+        # A chain that is filled up is a longer chain, so that most forwards find their layout in place.
+        wanted = () if parents is None else (len(tokens), *parents)
+        if wanted != self._arranged:
+            layout = static_forward.layout(len(self.tokens), len(tokens), parents)
+            self._layout.copy_(_to_device(layout, self._numbers.device))
+            self._arranged = wanted
+
+
+def _to_device(values: Sequence[int] | Tensor, device: torch.device) -> Tensor:
+    """Without waiting for it: from pinned memory, which stays untouched until the copy is made."""
+    there = torch.as_tensor(values)
+    return there if device.type == "cpu" else there.pin_memory().to(device, non_blocking=True)
