@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from engine.cancels import Cancels
 from engine.config import ConfigError, EngineConfig
 from engine.interface import Engine, EngineError
 from engine.prompt import EncodedPrompt
@@ -23,7 +24,7 @@ def make_engine(config: EngineConfig) -> Engine:
     if config.server_url is None:
         return local_engine(config)
     if config.fallback:
-        return EngineWithFallback(RemoteEngine(config), lambda: local_engine(config))
+        return EngineWithFallback(config)
     return RemoteEngine(config)
 
 
@@ -33,10 +34,10 @@ def import_for(config: EngineConfig) -> None:
         import engine.service  # noqa: F401
 
 
-def local_engine(config: EngineConfig) -> Engine:
+def local_engine(config: EngineConfig, cancels: Cancels | None = None) -> Engine:
     from engine.service import CompletionEngine
 
-    return CompletionEngine(config)
+    return CompletionEngine(config, cancels)
 
 
 class EngineWithFallback:
@@ -45,15 +46,16 @@ class EngineWithFallback:
     The pair is loaded when it is first needed, and kept: a server that was down once may be so again.
     """
 
-    def __init__(self, remote: RemoteEngine, make_local: Callable[[], Engine]) -> None:
-        self._remote = remote
-        self._make_local = make_local
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._cancels = Cancels()  # of both
+        self._remote = RemoteEngine(config, self._cancels)
         self._local: Engine | None = None
         self._local_trouble = ""
         self._loading: asyncio.Task[None] | None = None
         self._watchers: list[Callable[[], None]] = []
         self._closed = False
-        remote.watch(self._remote_changed)
+        self._remote.watch(self._remote_changed)
 
     @property
     def _active(self) -> Engine:
@@ -123,7 +125,10 @@ class EngineWithFallback:
         return self._active.index(texts)
 
     def usage(self) -> dict[str, Any]:
-        return self._active.usage()
+        """Of both: a completion may end after the other has begun to answer."""
+        engines: list[Engine] = [self._remote] if self._local is None else [self._remote, self._local]
+        found = [engine.usage() for engine in engines]
+        return found[0] | {name: sum(usage[name] for usage in found) for name in ("liveGenerations", "waitingRequests")}
 
     def close(self) -> None:
         self._closed = True
@@ -144,7 +149,7 @@ class EngineWithFallback:
         """Once; what is wrong with the pair is part of `trouble`."""
         if self._local is None and not self._closed:
             try:
-                self._local = await asyncio.to_thread(self._make_local)
+                self._local = await asyncio.to_thread(local_engine, self._config, self._cancels)
                 if self._closed:
                     self._local.close()
                 self._local.watch(self._tell)

@@ -58,14 +58,15 @@ class CompletionEngine:
     cache for the next request. All methods belong to the event loop's thread.
     """
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, cancels: Cancels | None = None) -> None:
+        """cancels: where to count them, if not by itself."""
         self._config = config
         self._pair: LoadedPair | None = None
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="specter-engine", daemon=True)
         self._open_jobs: set[_Job] = set()
         self._loads: set[Callable[[Exception], None]] = set()  # each fails one waiting `load`
-        self._cancels = Cancels()
+        self._cancels = Cancels() if cancels is None else cancels
         self._watchers: list[Callable[[], None]] = []
         self._closed = False
         self._step_began: float | None = None  # time.perf_counter(); of the step the worker is in

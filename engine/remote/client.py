@@ -6,8 +6,8 @@ import asyncio
 import ipaddress
 import json
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +23,10 @@ _END_S = 0.25  # for the end of a stream that said it was done
 _LARGEST_ANSWER = 4 << 20  # bytes
 # Each live completion holds a connection, and one that was left is closed: how the server learns of it.
 _LIMITS = httpx2.Limits(max_connections=512, max_keepalive_connections=64, keepalive_expiry=60.0)
+
+# Before an answer. Servers close a connection when they like, llama.cpp's behind each stream that it said it would keep
+# it after: a request that was on its way then was not read. None of ours changes anything, so it is sent once more.
+_CLOSED_BY_SERVER = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 
 
 class Client:
@@ -117,7 +121,10 @@ class Client:
             headers |= self._key.header
         url = f"{self._api if api else self._root}{path}"
         try:
-            async with self._http.stream(method, url, content=content, headers=headers) as response:
+            async with AsyncExitStack() as open_:
+                response = await self._opened(
+                    open_, lambda: self._http.stream(method, url, content=content, headers=headers)
+                )
                 if response.status_code in range(300, 400):
                     raise of_redirect(response.headers.get("location"), self.host)
                 if response.status_code != 200:
@@ -128,6 +135,20 @@ class Client:
             if isinstance(error, TimeoutError):
                 raise  # of the caller's clock
             raise of_transport(error, self.host) from None
+
+    async def _opened(
+        self, open_: AsyncExitStack, send: Callable[[], AbstractAsyncContextManager[httpx2.Response]]
+    ) -> httpx2.Response:
+        """The response's head, from another connection if the first was closed meanwhile."""
+        try:
+            return await open_.enter_async_context(send())
+        except _CLOSED_BY_SERVER:
+            try:
+                return await open_.enter_async_context(send())
+            except _CLOSED_BY_SERVER as error:
+                failure = of_transport(error, self.host)
+                failure.lost = False  # or others would try it once more
+                raise failure from None
 
 
 def _is_loopback(host: str) -> bool:

@@ -37,7 +37,8 @@ class RemoteEngine:
 
     uses_workspace = False
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, cancels: Cancels | None = None) -> None:
+        """cancels: where to count them, if not by itself."""
         self.trouble = ""
         self._config = config
         self._client: Client | None = None
@@ -45,7 +46,7 @@ class RemoteEngine:
         self._watchers: list[Callable[[], None]] = []
         self._looking: asyncio.Task[None] | None = None
         self._live = 0
-        self._cancels = Cancels()
+        self._cancels = Cancels() if cancels is None else cancels
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -94,29 +95,28 @@ class RemoteEngine:
         if self._closed:
             raise EngineError(_CLOSED)
 
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
+    def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         """The completion's text as it becomes certain; the last chunk carries its measurements. Raises EngineError.
 
         A connection that is lost before any text is tried once more.
         """
+        return self._cancels.counting(self._chunks(request))
+
+    async def _chunks(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         server = self._server
         if server is None or self._closed:
             raise EngineError(self.trouble or "the engine is not loaded")
         began = time.perf_counter()
         prompt = self.preview(request)
         seed = None if request.sampling.greedy else request.sampling.fresh_seed()
-        tally, left_at = Tally(request, server, prompt, began), 0.0
+        tally = Tally(request, server, prompt, began)
         self._live += 1
         try:
             for attempt in (1, 2):
                 try:
                     async with aclosing(self._pieces(request, server, prompt, seed, tally)) as pieces:
                         async for chunk in pieces:
-                            try:
-                                yield chunk
-                            except GeneratorExit:
-                                left_at = time.perf_counter()
-                                raise
+                            yield chunk
                     break
                 except RemoteError as error:
                     if error.lost and attempt == 1 and not tally.text:
@@ -128,8 +128,6 @@ class RemoteEngine:
             yield Chunk(tally.rest(), completion=tally.completion(seed))
         finally:
             self._live -= 1
-            if left_at:
-                self._cancels.add(left_at, 0)
 
     async def _pieces(
         self, request: CompletionRequest, server: Server, prompt: EncodedPrompt, seed: int | None, tally: Tally

@@ -88,6 +88,8 @@ class ToyServer:
         self.pieces: list[str] = [" a", " +", " b"]
         self.pause_s = 0.0  # before each piece
         self.metrics = ""
+        self.props: dict[str, Any] | None = None  # llama.cpp's
+        self.closes_behind_streams = False  # without a word: the next request on that connection is not read
         self.wrong: Handler | None = None  # in place of what follows, for completions that are not a probe's
         self.requests: list[Request] = []
         self.connections = 0  # that were ever made
@@ -137,7 +139,9 @@ class ToyServer:
         self.connections += 1
         self._writers.add(writer)
         try:
-            while (request := await _read(reader)) is not None:
+            streamed = False
+            while (request := await _read(reader)) is not None and not (streamed and self.closes_behind_streams):
+                streamed = bool(request.payload.get("stream"))
                 self.requests.append(request)
                 answering = asyncio.ensure_future(self._answer(request, Reply(writer)))
                 peek = asyncio.ensure_future(_gone(reader, request))
@@ -159,6 +163,8 @@ class ToyServer:
             await reply.json({"tokens": tokens(request.payload["prompt"], self.markers)})
         elif request.path == "/metrics" and self.metrics:
             await reply.answer(self.metrics.encode(), "text/plain")
+        elif request.path == "/props" and self.props is not None:
+            await reply.json(self.props)
         elif request.path == "/v1/completions":
             await self._complete(request, reply)
         else:
