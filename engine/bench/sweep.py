@@ -10,7 +10,9 @@ from typing import Any
 
 from engine.bench.comparison import PLAIN, SPECULATIVE, machine
 from engine.bench.drafters import replay
-from engine.bench.peers import LLAMA_CPP, TRANSFORMERS, Peer
+from engine.bench.llama_peers import LLAMA_CPP
+from engine.bench.peer import Peer
+from engine.bench.peers import TRANSFORMERS
 from engine.endless import without_ends
 from engine.generation import encode, generate
 from engine.holes import Hole
@@ -118,7 +120,8 @@ def document(pair: LoadedPair, rows: Sequence[Row], control: float) -> dict[str,
     greedy = [row for row in rows if row.temperature == 0]
     kinds = sorted({row.kind for row in rows})
     temperatures = sorted({row.temperature for row in rows})
-    own = [row for row in greedy if row.identical is not None and row.way not in (*TRANSFORMERS, LLAMA_CPP)]
+    llama = list(dict.fromkeys(row.way for row in greedy if row.way.startswith(LLAMA_CPP)))
+    own = [row for row in greedy if row.identical is not None and row.way not in (*TRANSFORMERS, *llama)]
     lengths = sorted({row.way for row in greedy if row.way.startswith("fixed:")})
     found = {name for name in TRANSFORMERS if _of(greedy, name)}
     return {
@@ -134,13 +137,14 @@ def document(pair: LoadedPair, rows: Sequence[Row], control: float) -> dict[str,
         },
         "ms_per_token": {
             name: _median([row.ms_per_token for row in _of(greedy, name)])
-            for name in (PLAIN, SPECULATIVE, *TRANSFORMERS, LLAMA_CPP)
-        },
+            for name in (PLAIN, SPECULATIVE, *TRANSFORMERS, *llama)
+        }
+        | {LLAMA_CPP: _best(greedy, llama)},
         "ratios": {
             "speculative_over_plain": _ratio(greedy, (PLAIN,)),
             "over_transformers_plain": _ratio(greedy, (TRANSFORMERS[0],)),
             "over_transformers_best": _ratio(greedy, tuple(found)),
-            "over_llama_cpp": _ratio(greedy, (LLAMA_CPP,)),
+            "over_llama_cpp": _ratio(greedy, llama),
             "auto_over_best_fixed": _ratio(greedy, lengths),
         },
         "tokens_per_forward": {pair.drafter_name: _median([r.tokens_per_forward for r in _of(greedy, SPECULATIVE)])},
@@ -172,6 +176,14 @@ def _summary(rows: Sequence[Row]) -> dict[str, Any]:
 def _median(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return round(statistics.median(known), 3) if known else None
+
+
+def _best(rows: Sequence[Row], ways: Sequence[str]) -> float | None:
+    """The least median, of milliseconds a token."""
+    return min(
+        (found for way in ways if (found := _median([r.ms_per_token for r in _of(rows, way)])) is not None),
+        default=None,
+    )
 
 
 def _ratio(rows: Sequence[Row], others: Sequence[str]) -> float | None:

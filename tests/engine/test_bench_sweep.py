@@ -9,8 +9,10 @@ import pytest
 from toys import TableRunner, toy_pair
 
 from engine.bench import sweep
+from engine.bench.llama_peers import llama_peers
 from engine.bench.options import _listed
-from engine.bench.peers import TRANSFORMERS, Run, peers
+from engine.bench.peer import Run
+from engine.bench.peers import TRANSFORMERS, peers
 from engine.config import ConfigError, EngineConfig
 from engine.endless import without_ends
 from engine.generation import encode, generate
@@ -28,9 +30,23 @@ def test_transformers_says_what_we_say_plainly(exact_pair: LoadedPair) -> None:
     request = CompletionRequest(HOLE.prefix, HOLE.suffix, HOLE.path, max_tokens=12)
     *_, last = generate(without_ends(exact_pair), request, None)
     with peers(exact_pair, config) as found:
-        assert [name for name in found if name in TRANSFORMERS] == list(TRANSFORMERS)
+        llama = ["llama_cpp_f16", "llama_cpp_f16_draft", "llama_cpp_q8_0", "llama_cpp_q8_0_draft"]
+        assert list(found) == [*TRANSFORMERS, *llama]
         for name in TRANSFORMERS:
             run = found[name](encode(exact_pair, request).ids, 12)
+            assert run.token_ids == last.completion.token_ids, name
+            assert 0 < run.ttft_ms < run.total_ms
+            assert 0 < run.ms_per_token < run.total_ms
+
+
+def test_llama_cpp_says_what_we_say_plainly(exact_pair: LoadedPair) -> None:
+    """Alone and with a draft model. Seen to fail: ends not banned."""
+    request = CompletionRequest(HOLE.prefix, HOLE.suffix, HOLE.path, max_tokens=12)
+    *_, last = generate(without_ends(exact_pair), request, None)
+    with llama_peers(embedded=True, kinds=("f32",)) as found:
+        assert list(found) == ["llama_cpp_f32", "llama_cpp_f32_draft"]
+        for name, peer in found.items():
+            run = peer(encode(exact_pair, request).ids, 12)
             assert run.token_ids == last.completion.token_ids, name
             assert 0 < run.ttft_ms < run.total_ms
             assert 0 < run.ms_per_token < run.total_ms
@@ -43,10 +59,19 @@ def test_a_sweep(tmp_path: Path) -> None:
     def slow(prompt: tuple[int, ...], tokens: int) -> Run:
         return Run((), 1.0, 2e6, 1e6)
 
+    def slower(prompt: tuple[int, ...], tokens: int) -> Run:
+        return Run((), 1.0, 4e6, 2e6)
+
     told = []
     holes = [HOLE, Hole("b.py", "block", "ab", "c", "de")]
     rows, control = sweep.measure(
-        pair, holes, 10, [0, 0.8], [2, 4], {"transformers_plain": slow}, lambda hole, found: told.append(hole)
+        pair,
+        holes,
+        10,
+        [0, 0.8],
+        [2, 4],
+        {"transformers_plain": slow, "llama_cpp_q8_0": slow, "llama_cpp_f16": slower},
+        lambda hole, found: told.append(hole),
     )
     assert told == holes
     document = json.loads(json.dumps(sweep.document(pair, rows, control)))
@@ -57,8 +82,9 @@ def test_a_sweep(tmp_path: Path) -> None:
     assert set(document["classes"]) == {"line", "block"}
     assert set(document["classes"]["line"]["T=0.8"]) == {"plain", "speculative", "fixed:2", "fixed:4"}
     assert document["ms_per_token"]["transformers_plain"] == 1e6
-    assert document["ms_per_token"]["llama_cpp"] is document["ratios"]["over_llama_cpp"] is None
-    assert document["ratios"]["over_transformers_plain"] == document["ratios"]["over_transformers_best"] > 100
+    assert document["ms_per_token"]["llama_cpp"] == 1e6  # the faster of the two
+    ratios = document["ratios"]
+    assert ratios["over_llama_cpp"] == ratios["over_transformers_plain"] == ratios["over_transformers_best"] > 100
     assert 0.9 < document["control_tokens_per_forward"]["model"] < 1.5
     sweep.plot(rows, tmp_path / "picture.svg")
     picture = (tmp_path / "picture.svg").read_text()

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import gguf
 import pytest
 import torch
 import transformers
@@ -22,6 +21,7 @@ from tiny import FIM_MARKERS, byte_tokenizer, tiny_model, uncached_logits, write
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from engine import embedded
+from engine.bench.gguf_file import write_gguf
 from engine.checkpoints import embedded_model
 from engine.config import ConfigError, EngineConfig
 from engine.embedded import Role
@@ -286,48 +286,6 @@ def test_the_embedded_pair_in_transformers(role: Role, exact_pair: LoadedPair) -
     ids = exact_pair.prompts.build(HOLES[0], 200).ids
     model = exact_pair.target if role == "target" else exact_pair.draft
     torch.testing.assert_close(runner.forward(ids, 0, 1)[:, : model.vocab], model.logits(ids), atol=1e-3, rtol=0)
-
-
-def write_gguf(path: Path, role: Role) -> None:
-    """The embedded model as llama.cpp's own converter writes it."""
-    config = AutoConfig.from_pretrained(embedded.FOLDER / role)
-    backend = json.loads((embedded.FOLDER / "tokenizer.json").read_text())
-    vocabulary = backend["model"]["vocab"] | {token["content"]: token["id"] for token in backend["added_tokens"]}
-    names = sorted(vocabulary, key=vocabulary.__getitem__)
-    added = {token["content"] for token in backend["added_tokens"]}
-    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in backend["model"]["merges"]]
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(config.head_dim)
-    writer.add_value_length(config.head_dim)
-    writer.add_rope_dimension_count(config.head_dim)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("llama-bpe")
-    writer.add_token_list(names)
-    kinds = [gguf.TokenType.CONTROL if name in added else gguf.TokenType.NORMAL for name in names]
-    writer.add_token_types(kinds)
-    writer.add_token_merges(merges)
-    writer.add_bos_token_id(vocabulary["<|endoftext|>"])  # as for Qwen; transformers 5.17 cannot do without
-    writer.add_eos_token_id(vocabulary["<|endoftext|>"])
-    writer.add_add_bos_token(False)
-    mapped = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
-    for name, tensor in embedded.weights(role).items():
-        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
-        if heads is not None:  # llama.cpp turns neighbouring pairs, transformers halves
-            tensor = tensor.view(heads, 2, -1, tensor.shape[-1]).transpose(1, 2).reshape(tensor.shape)
-        writer.add_tensor(mapped.get_name(name, (".weight",)), tensor.contiguous().numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 def test_a_gguf_file(tmp_path: Path, exact_pair: LoadedPair) -> None:

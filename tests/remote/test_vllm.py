@@ -13,22 +13,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from asking import LONG, REQUESTS, metrics, remote, text_of
 
 from engine.config import EngineConfig
 from engine.engines import make_engine
-from engine.interface import Engine
-from engine.remote import RemoteEngine
-from engine.remote.metrics import Metrics, read_metrics
 from engine.request import CompletionRequest
 
 pytestmark = [pytest.mark.remote, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("SPECTER_VLLM", ROOT / ".cache" / "vllm" / "bin" / "python"))
 START_S = 300
-CODE = "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n        "
 
 
 @pytest.fixture(scope="module")
@@ -67,34 +65,11 @@ def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
     pytest.fail(f"vLLM did not start: {log.read_text(errors='replace')[-2000:]}")
 
 
-async def remote(url: str, tokenizer: str | None = "embedded") -> RemoteEngine:
-    engine = RemoteEngine(EngineConfig(server_url=url, server_tokenizer=tokenizer))
-    await engine.load()
-    assert engine.trouble == ""
-    return engine
-
-
-async def text_of(engine: Engine, request: CompletionRequest) -> str:
-    async with aclosing(engine.stream(request)) as chunks:
-        return "".join([chunk.text async for chunk in chunks])
-
-
-async def metrics(engine: RemoteEngine) -> Metrics:
-    found = await read_metrics(engine.client)
-    assert found is not None
-    return found
-
-
 async def test_its_text_is_the_local_engines(url: str) -> None:
     there = await remote(url)
     here = make_engine(EngineConfig(dtype="float32", draft="none"))
     await here.load()
-    requests = [
-        CompletionRequest(CODE, "\n\n    def pop(self):\n        return self.items.pop()\n", "stack.py", max_tokens=24),
-        CompletionRequest("import json\n\n\ndef read(path):\n    with open(", "\n", "read.py", max_tokens=24),
-        CompletionRequest("MARK = '<|fim_middle|>'\n\n\ndef add(a, b):\n    return ", "\n", "add.py", max_tokens=24),
-    ]
-    for request in requests:
+    for request in REQUESTS:
         text = await text_of(there, request)
         assert text.strip()
         assert text == await text_of(here, request)
@@ -106,8 +81,7 @@ async def test_its_text_is_the_local_engines(url: str) -> None:
 
 async def test_cancelling_ends_its_work_as_its_own_metrics_say(url: str) -> None:
     engine = await remote(url)
-    request = CompletionRequest("x = [\n" + "    1,\n" * 40, "", "list.py", max_tokens=900)
-    async with aclosing(engine.stream(request)) as chunks:
+    async with aclosing(engine.stream(LONG)) as chunks:
         async for chunk in chunks:
             if chunk.text:
                 break
@@ -122,7 +96,7 @@ async def test_cancelling_ends_its_work_as_its_own_metrics_say(url: str) -> None
 
 async def test_it_speculates_and_says_so(url: str) -> None:
     engine = await remote(url)
-    await text_of(engine, CompletionRequest("x = [\n" + "    1,\n" * 40, "", "list.py", max_tokens=64))
+    await text_of(engine, replace(LONG, max_tokens=64))
     found = await metrics(engine)
     assert found.speculates
     assert found.drafted is not None
