@@ -6,6 +6,7 @@ the text grows: a suggestion is read while it is being written.
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections.abc import Sequence
@@ -104,6 +105,26 @@ def lex(text: str, language: Language, open_before: Sequence[Frame] = ()) -> Lex
     return _Reader(text, language, open_before).run()
 
 
+class Lines:
+    """Whole lines of a text that begins within `open_before`, read; none at first. None of it changes."""
+
+    def __init__(self, language: Language, open_before: Sequence[Frame] = ()) -> None:
+        self.text = ""
+        self._reader = _Reader("", language, open_before)
+
+    def extended(self, text: str) -> Lines:
+        """These lines and those that follow them in `text`."""
+        longer = copy.copy(self)
+        longer.text = text[: text.rfind("\n") + 1]
+        longer._reader = self._reader.on(longer.text)
+        longer._reader.read()
+        return longer
+
+    def lexed(self, text: str) -> Lexed:
+        """All of `text`, which begins with these lines."""
+        return self._reader.on(text).run()
+
+
 class _Reader:
     def __init__(self, text: str, language: Language, open_before: Sequence[Frame]) -> None:
         self._text = text
@@ -117,14 +138,25 @@ class _Reader:
         self._code: list[str] = []
         self._at = 0
 
+    def on(self, text: str) -> _Reader:
+        """A reader of a text that begins with what this one has read, there."""
+        other = copy.copy(self)
+        other._text = text
+        other._open, other._stray, other._tags = [*self._open], [*self._stray], [*self._tags]
+        other._depths, other._code = {**self._depths}, ["".join(self._code)]
+        return other
+
     def run(self) -> Lexed:
+        self.read()
+        return Lexed("".join(self._code), tuple(self._open), tuple(self._stray), self._depths)
+
+    def read(self) -> None:
         while self._at < len(self._text):
             span = self._open[-1].span if self._open else None
             if span is None:
                 self._read_code()
             else:
                 self._read_span(span)
-        return Lexed("".join(self._code), tuple(self._open), tuple(self._stray), self._depths)
 
     def _take(self, until: int, hidden: bool) -> None:
         piece = self._text[self._at : until]

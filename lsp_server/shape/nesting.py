@@ -6,7 +6,8 @@ import re
 from typing import NamedTuple
 
 from lsp_server.shape.languages import Language
-from lsp_server.shape.lexer import Frame, lex
+from lsp_server.shape.lexer import Frame
+from lsp_server.shape.rereading import lex_after
 
 
 def columns(line: str) -> int:
@@ -97,7 +98,8 @@ class _Closer(NamedTuple):
 
 def _closers(after: str, language: Language, frames: list[Frame]) -> list[_Closer]:
     found = []
-    for stray in lex(after, language, frames).stray:
+    within = tuple(frame._replace(at=-1) for frame in frames)  # where they began makes no difference there
+    for stray in lex_after(after, language, within).stray:
         start = after.rfind("\n", 0, stray.at) + 1
         line = after[start : stray.at]
         found.append(_Closer(stray.at, stray.closes, start > 0 and not line.strip(), columns(line)))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lsp_server.shape.languages import Language
-from lsp_server.shape.lexer import Frame, Lexed, lex
+from lsp_server.shape.lexer import Frame, Lexed
 from lsp_server.shape.nesting import closable, columns, indent_at
 from lsp_server.shape.parts import TAG_BEGUN, open_at, part_of
+from lsp_server.shape.rereading import lex_before
 
 Kind = Literal["line", "statement", "block"]
 
@@ -50,7 +51,7 @@ def place_of(prefix: str, suffix: str, language: Language, multiline: str) -> Pl
     before, after = prefix[-_BEFORE:], suffix[:_AFTER]
     if len(prefix) > _BEFORE:
         before = before.partition("\n")[2] or before
-    lexed = lex(before, language, open_at(prefix[: len(prefix) - len(before)], language))
+    lexed = lex_before(before, language, open_at(prefix[: len(prefix) - len(before)], language))
     inside = lexed.inside
     line, rest = before.rpartition("\n")[2], after.partition("\n")[0]
     code = lexed.code.split("\n")
