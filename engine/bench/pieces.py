@@ -7,10 +7,14 @@ them again, and a look into a long text and into a large workspace.
 from __future__ import annotations
 
 import argparse
+import itertools
+import random
 import statistics
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,6 +27,7 @@ from engine.drafters.lookup import LookupDrafter
 from engine.drafters.surroundings import Markers
 from engine.embedded import Int8Weight
 from engine.fast_llama import FastLlamaRunner, product
+from engine.prefix_store import PrefixStore
 from engine.request import GREEDY
 from engine.runners import Runner
 from engine.sampling import Noise
@@ -67,34 +72,43 @@ def _multiply(inputs: Sequence[Tensor], weights: Sequence[Tensor | Int8Weight]) 
 
 
 def forwards() -> Iterator[tuple[str, float]]:
-    """A token behind a prompt, in float32."""
-    ours = FastLlamaRunner(embedded.shape("target"), embedded.weights("target"))
-    theirs = TransformersRunner(embedded_model("target", torch.float32))
-    runners: dict[str, Runner] = {"ours": ours, "transformers'": theirs}
+    """A token behind a prompt."""
+    shape = embedded.shape("target")
+    runners: dict[str, Runner] = {
+        "int8, ours": FastLlamaRunner(shape, embedded.stored_weights("target")),
+        "float32, ours": FastLlamaRunner(shape, embedded.weights("target")),
+        "bfloat16, transformers'": TransformersRunner(embedded_model("target", torch.bfloat16)),
+        "float32, transformers'": TransformersRunner(embedded_model("target", torch.float32)),
+    }
     for name, runner in runners.items():
         runner.forward([1] * _PROMPT, 0, 1)
-        yield f"a token, float32, {name} forward", median_ms(partial(runner.forward, [1], _PROMPT, 1))
+        yield f"a token, {name}", median_ms(partial(runner.forward, [1], _PROMPT, 1))
 
 
 def rows() -> Iterator[tuple[str, float]]:
     """Of the target as it runs by default."""
     runner = FastLlamaRunner(embedded.shape("target"), embedded.stored_weights("target"))
     yield f"{_PROMPT} tokens computed", median_ms(lambda: runner.forward([1] * _PROMPT, 0, 1))
-    yield "their rows copied out", median_ms(lambda: runner.read_rows(0, _PROMPT))
-    copy = runner.read_rows(0, _PROMPT)
-    yield "their rows copied in", median_ms(lambda: runner.write_rows(copy, 0))
+    tokens, kept = [1] * _PROMPT, PrefixStore(1 << 30).shelf()
+    yield "their rows copied out", median_ms(lambda: PrefixStore(1 << 30).shelf().put(tokens, runner.read_rows))
+    kept.put(tokens, runner.read_rows)
+    ((place, copy),) = kept.rows(tokens, 0, _PROMPT)
+    yield "their rows copied in", median_ms(lambda: runner.write_rows(copy, place))
 
 
 def looks(tokens: int) -> Iterator[tuple[str, float]]:
-    """Random text with the frequencies of words (Zipf, 1949): looks are as deep as in real text."""
+    """In the standard library, and in random text with the frequencies of words (Zipf, 1949)."""
     rng, vocab = np.random.default_rng(0), embedded.shape("target").vocab_size
+    library, drafter = itertools.cycle(_library()), LookupDrafter(Markers(frozenset(), vocab))
+
+    def begin() -> Context:
+        prompt = next(library)
+        for _ in drafter.prepare(prompt):
+            pass
+        return Context(prompt, len(prompt), GREEDY, Noise(0))
+
+    yield f"lookup in {_TEXT} tokens", median_ms(lambda context: drafter.propose(context, 16), begin)
     text = np.minimum(rng.zipf(1.3, max(tokens, _TEXT)), vocab - 1).astype(np.int32)
-    drafter = LookupDrafter(Markers(frozenset(), vocab))
-    prompt = text[:_TEXT].tolist()
-    for _ in drafter.prepare(prompt):
-        pass
-    context = Context(prompt, len(prompt), GREEDY, Noise(0))
-    yield f"lookup in {_TEXT} tokens", median_ms(lambda: drafter.propose(context, 16))
     index = WorkspaceIndex()
     for start in range(0, tokens, 64 * _FILE):
         places = range(start, min(start + 64 * _FILE, tokens), _FILE)
@@ -108,13 +122,22 @@ def looks(tokens: int) -> Iterator[tuple[str, float]]:
     yield f"workspace of {index.tokens / 1e6:.1f} million tokens, {index.bytes / 1e6:.0f} MB", median_ms(find)
 
 
-def median_ms(work: Callable[[], object]) -> float:
-    """The median of two seconds; the first warms up."""
-    work()
+def _library() -> list[list[int]]:
+    """Large modules, each cut off somewhere."""
+    tokenizer, rng = embedded.tokenizer(), random.Random(0)
+    files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"), key=lambda file: file.stat().st_size)[-40:]
+    texts = [tokenizer.encode(file.read_text("utf-8"), add_special_tokens=False) for file in files]
+    return [text[end - _TEXT : end] for text in texts if len(text) > _TEXT and (end := rng.randint(_TEXT, len(text)))]
+
+
+def median_ms(work: Callable[..., object], begin: Callable[[], object] | None = None) -> float:
+    """The median of two seconds; the first warms up. begin: makes what each is given, its time not counted."""
+    work(*(() if begin is None else (begin(),)))
     times, end = list[float](), time.perf_counter() + SECONDS
     while len(times) < 3 or time.perf_counter() < end:
+        given = () if begin is None else (begin(),)
         started = time.perf_counter()
-        work()
+        work(*given)
         times.append(1000 * (time.perf_counter() - started))
     return statistics.median(times)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from engine.drafters import Context
@@ -31,7 +32,7 @@ class Node:
     @property
     def source(self) -> str:
         """All that guess it, as one name: those that agree are calibrated together."""
-        return "+".join(sorted(self.confidences))
+        return "+".join(sorted(self.confidences)) if len(self.confidences) > 1 else next(iter(self.confidences), "")
 
     @property
     def confidence(self) -> float:
@@ -42,7 +43,10 @@ class Node:
         return 1 - wrong
 
     def child(self, token: int) -> Node:
-        return self.children.setdefault(token, Node())
+        found = self.children.get(token)
+        if found is None:
+            found = self.children[token] = Node()
+        return found
 
 
 class GuessTree:
@@ -60,16 +64,18 @@ class GuessTree:
         start = self.root if at is None else at
         weights: dict[int, float] = {id(start): 1.0}
         behind = list[tuple[Node, Node]]()  # each new node and its parent
-        for share, continuation in _shares(found):
-            node, weight = start, share
-            for more, token in enumerate(continuation.tokens):
-                weight *= trust(continuation.match + more) if more else 1.0
+        for weight, (match, tokens) in _shares(found):
+            node = start
+            for token in tokens:
                 child = node.child(token)
-                if id(child) not in weights:
-                    weights[id(child)] = 0.0
+                before = weights.get(id(child))
+                if before is None:
+                    weights[id(child)] = weight
                     behind.append((child, node))
-                weights[id(child)] += weight
-                node = child
+                else:
+                    weights[id(child)] = before + weight
+                node, match = child, match + 1
+                weight *= trust(match)
         for node, parent in behind:
             confidence = min(weights[id(node)] / weights[id(parent)], 1.0)
             node.confidences[source] = max(node.confidences.get(source, 0.0), confidence)
@@ -83,15 +89,16 @@ class GuessTree:
         tokens, parents, confidences, sources = list[int](), list[int](), list[float](), list[str]()
         reaches = list[float]()
         order = 0  # breaks ties by first come, and keeps nodes from being compared
-        heap: list[tuple[float, int, int, int, Node]] = []
+        heap: list[tuple[float, int, int, int, float, str, Node]] = []
 
         def push(parent: int, reach: float, node: Node, but: int | None = None) -> None:
             nonlocal order
             for token, child in node.children.items():
                 if token == but:
                     continue
-                probability = budget.acceptance(child.confidence, child.source)
-                heapq.heappush(heap, (-reach * probability, order, parent, token, child))
+                confidence, source = child.confidence, child.source
+                probability = budget.acceptance(confidence, source)
+                heapq.heappush(heap, (-reach * probability, order, parent, token, confidence, source, child))
                 order += 1
 
         node, reach = self.root, 1.0
@@ -105,11 +112,11 @@ class GuessTree:
         fixed = len(tokens)
         push(fixed - 1, reach, node)
         while heap and len(tokens) < limit:
-            negative, _, parent, token, node = heapq.heappop(heap)
+            negative, _, parent, token, confidence, source, node = heapq.heappop(heap)
             tokens.append(token)
             parents.append(parent)
-            confidences.append(node.confidence)
-            sources.append(node.source)
+            confidences.append(confidence)
+            sources.append(source)
             reaches.append(-negative)
             push(len(tokens) - 1, -negative, node)
         size = fixed + budget.fits(reaches, fixed)
@@ -134,6 +141,7 @@ def likeliest(finder: Finder, context: Context, limit: int) -> Draft:
     return tree.best(limit, context.budget)
 
 
+@cache
 def trust(match: int) -> float:
     """The probability that the places with the longest match, of that many tokens, know the next one.
 
