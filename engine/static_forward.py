@@ -69,9 +69,10 @@ def hidden_states(model: Joined, tokens: Tensor, here: Place, rows: Tensor) -> T
     return model.norm(hidden)
 
 
-def logits(model: Joined, hidden: Tensor) -> Tensor:
-    """[width, vocab]"""
-    return _times(functional.linear(hidden, model.head), 1 / model.logits_divisor)
+def logits(model: Joined, hidden: Tensor, out: Tensor | None = None) -> Tensor:
+    """[width, vocab], into `out` if there is one."""
+    product = torch.mm(hidden, model.head.T, out=out)
+    return product if model.logits_divisor == 1 else product.div_(model.logits_divisor)
 
 
 def _times(x: Tensor, factor: float) -> Tensor:

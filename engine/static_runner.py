@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine import static_forward
+from engine.graphs import CudaGraphs, Replays, Work, unrecorded
 from engine.joined import join
 from engine.runners import FeatureRunner, Rows
 
@@ -20,12 +22,13 @@ class StaticRunner(FeatureRunner):
     """Runs a model that `engine.joined.can_join` agrees to, on its device and in its type.
 
     model: of transformers, whose weights it takes over. least: rows that are looked at and allocated at the least; both
-    grow by doubling, so that few shapes suffice for all forwards.
+    grow by doubling, so that few shapes suffice for all forwards. record: what makes work that is done again and again
+    faster; CUDA graphs on a GPU, if not given.
     """
 
     takes_trees = True
 
-    def __init__(self, model: Any, least: int = _LEAST_ROWS) -> None:
+    def __init__(self, model: Any, least: int = _LEAST_ROWS, record: Callable[[Work], Work] | None = None) -> None:
         self.model = model.eval()
         self._joined = join(model)
         self.window: int = self._joined.window
@@ -36,6 +39,8 @@ class StaticRunner(FeatureRunner):
         self._rows = self._empty(least)  # [layer, key/value, head, position, size]
         self._hidden: Tensor | None = None  # [position, size]
         self._inputs = {width: _Inputs(width, self._device) for width in WIDTHS}
+        self._logits = self._joined.head.new_empty(WIDTHS[-1], len(self._joined.head))
+        self._replays = Replays(record or (CudaGraphs() if self._device.type == "cuda" else unrecorded))
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
@@ -45,7 +50,9 @@ class StaticRunner(FeatureRunner):
             return self._wide(tokens, start, tail, parents)
         inputs = self._inputs[width]
         inputs.set(tokens, start, parents)
-        return self._narrow(inputs, self._room(start + width))[count - tail : count]
+        seen = self._room(start + width)
+        self._replays.run((width, seen), partial(self._narrow, inputs, seen, self._rows, self._hidden))
+        return self._logits[count - tail : count].clone()
 
     @torch.inference_mode()
     def move_rows(self, sources: Sequence[int], start: int) -> None:
@@ -58,6 +65,7 @@ class StaticRunner(FeatureRunner):
         size = self._joined.embedding.shape[1]
         if self._hidden is None:
             self._hidden = self._joined.embedding.new_zeros(self._rows.shape[3], size)
+            self._replays.forget()
         return size
 
     def hidden(self, start: int, end: int) -> Tensor:
@@ -85,29 +93,28 @@ class StaticRunner(FeatureRunner):
             if part is not None:
                 part[..., start : start + copy.shape[-2], :] = copy
 
-    def _narrow(self, inputs: _Inputs, seen: int) -> Tensor:
-        """Nothing in it depends on anything but the width and `seen`."""
+    def _narrow(self, inputs: _Inputs, seen: int, rows: Tensor, hidden: Tensor | None) -> None:
+        """What is recorded: nothing in it depends on anything but the width, `seen` and which buffers there are."""
         here = static_forward.place(self._joined, inputs.start, inputs.ahead, inputs.sees, seen)
-        return static_forward.logits(self._joined, self._states(inputs.tokens, here))
+        states = self._states(inputs.tokens, here, rows, hidden)
+        static_forward.logits(self._joined, states, self._logits[: len(states)])
 
     def _wide(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None) -> Tensor:
         width = len(tokens)
-        self._room(start + width)
+        seen = self._room(start + width)
         if parents is None:
             here = static_forward.place_of_chain(self._joined, start, width)
         else:
             inputs = _Inputs(width, self._device)
             inputs.set(tokens, start, parents)
-            here = static_forward.place(
-                self._joined, inputs.start, inputs.ahead, inputs.sees, self._room(start + width)
-            )
-        states = self._states(_to_device(tokens, self._device), here)
+            here = static_forward.place(self._joined, inputs.start, inputs.ahead, inputs.sees, seen)
+        states = self._states(_to_device(tokens, self._device), here, self._rows, self._hidden)
         return static_forward.logits(self._joined, states[-tail:])
 
-    def _states(self, tokens: Tensor, here: static_forward.Place) -> Tensor:
-        states = static_forward.hidden_states(self._joined, tokens, here, self._rows)
-        if self._hidden is not None:
-            self._hidden.index_copy_(0, here.rows, states)
+    def _states(self, tokens: Tensor, here: static_forward.Place, rows: Tensor, hidden: Tensor | None) -> Tensor:
+        states = static_forward.hidden_states(self._joined, tokens, here, rows)
+        if hidden is not None:
+            hidden.index_copy_(0, here.rows, states)
         return states
 
     def _room(self, end: int) -> int:
@@ -120,6 +127,7 @@ class StaticRunner(FeatureRunner):
                 hidden[: len(self._hidden)] = self._hidden
             grown[:, :, :, : self._rows.shape[3]] = self._rows
             self._rows, self._hidden = grown, hidden
+            self._replays.forget()
         return rows
 
     def _empty(self, rows: int) -> Tensor:

@@ -135,6 +135,48 @@ def test_buffers_stay_in_place_until_they_must_grow() -> None:
     assert (logits - EXPECTED["qwen2"]).abs().max() < TOLERANCE
 
 
+def test_what_is_recorded_reads_buffers_only() -> None:
+    """Replayed work is that of another call. Seen to fail: tokens of the call; a mask of the call; buffers from before
+    they grew, or from before hidden states were kept."""
+    recorded = []
+    runner = StaticRunner(MODELS["starcoder2"], LEAST, record=lambda work: recorded.append(work) or work)
+    tokens, expected = some_tokens(WINDOW, 48), EXPECTED["starcoder2"]
+    for start in range(0, 120, 3):
+        if start == 60:
+            runner.keep_hidden()
+        branch = runner.forward([*tokens[start : start + 1], 5, 6], start, 3, [-1, -1])
+        assert (branch[0] - expected[start]).abs().max() < TOLERANCE
+        ours = runner.forward(tokens[start : start + 3], start, 3)
+        assert (ours - expected[start : start + 3]).abs().max() < TOLERANCE
+    states = runner.reader(range(48))(runner.hidden(60, 120))
+    assert (states - expected[60:120]).abs().max() < TOLERANCE
+    assert len(recorded) == 5  # of one width: 16, 32, 64, 128 rows, and again with hidden states
+
+
+def test_a_first_call_is_not_recorded() -> None:
+    """Nobody waits for a recording before the first token."""
+    recorded = []
+    runner = StaticRunner(MODELS["llama"], LEAST, record=lambda work: recorded.append(work) or work)
+    for width in (1, 2, 3, 4, 7):
+        runner.forward([1] * width, 0, 1)
+        assert len(recorded) == (width >= 4)  # filled up to 4 for the second time
+
+
+def test_a_recording_that_fails_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A driver without graphs. Seen to fail: the error let through; said at each forward."""
+
+    def fails(work):
+        raise RuntimeError("no graphs here")
+
+    runner, tokens = StaticRunner(MODELS["llama"], LEAST, record=fails), some_tokens(WINDOW, 48)
+    for start in range(40):
+        ours = runner.forward(tokens[start : start + 1], start, 1)
+        assert (ours - EXPECTED["llama"][start]).abs().max() < TOLERANCE
+    assert [record.getMessage() for record in caplog.records] == [
+        "forwards are launched kernel by kernel, which is slower: RuntimeError"
+    ]
+
+
 def test_logits_outlive_the_next_forward() -> None:
     runner = StaticRunner(MODELS["llama"], LEAST)
     first = runner.forward([1, 2, 3], 0, 1)
