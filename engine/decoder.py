@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from engine.drafters import Context, Drafter, Watcher
 from engine.model import CachedModel
+from engine.on_device import Later
 from engine.policy import UNLIMITED, DraftPolicy
 from engine.request import Sampling
 from engine.sampling import Noise, warp
@@ -100,6 +102,8 @@ class SpeculativeDecoder:
         verdict = verify(warp(logits, self._sampling), draft, self._noise, context.position)
         emitted = self._until_end([*(draft.tokens[node] for node in verdict.path), verdict.next_token])
         accepted = min(len(verdict.path), len(emitted))
+        if any(math.isnan(confidence) for confidence in draft.confidences):
+            fault, draft = self._drop_drafter(FloatingPointError()), replace(draft, confidences=())
         fault = self._tell(context, draft, logits, verdict.path) or fault
         judged = time.perf_counter()
         draft_ms, verify_ms = 1000 * (drafted - started), 1000 * (judged - drafted)
@@ -131,6 +135,8 @@ class SpeculativeDecoder:
 
     def _embeddable(self, draft: Draft) -> Draft:
         """The draft as the target is given it: an id outside the vocabulary has no embedding; `verify` rejects it."""
+        if isinstance(draft.tokens, Later) and draft.tokens.guessed.below <= self._target.vocab:
+            return draft  # without looking
         known = (guess if 0 <= guess < self._target.vocab else 0 for guess in draft.tokens)
         return Draft(tuple(known), draft.parents)
 
@@ -148,7 +154,9 @@ class SpeculativeDecoder:
             draft = self._drafter.propose(context, limit).first(limit)
             if not self._target.runner.takes_trees:
                 draft = draft.spine()
-            if draft.probs is not None and not _are_laws(draft.probs, self._target.vocab):
+            # Those of a chain on a device are made by `warp`; asking for them would be waiting. See `_cycle`.
+            away = isinstance(draft.tokens, Later)
+            if draft.probs is not None and not away and not _are_laws(draft.probs, self._target.vocab):
                 raise ValueError("its probabilities are not laws over the vocabulary")
             return draft, None
         except Exception as error:

@@ -8,8 +8,10 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
+from engine.on_device import Behind, Guessed, Later
 from engine.prefix_store import Shelf, common_prefix
-from engine.runners import FeatureRunner, Runner
+from engine.request import Sampling
+from engine.runners import ChainRunner, FeatureRunner, Runner
 from engine.speculation import ROOT, Draft
 
 _NO_TREE = Draft()
@@ -75,6 +77,30 @@ class CachedModel:
         keep = min(self.shared_prefix(tokens), len(tokens) - tail)
         return self._extend(tokens, keep, tail, guesses)
 
+    def chain_length(self, tokens: Sequence[int], limit: int) -> int:
+        """How many tokens `chain` can guess behind these, at most `limit`; 0 where it cannot."""
+        if not isinstance(self.runner, ChainRunner) or len(tokens) < 2:
+            return 0
+        return min(limit, self.window + 1 - len(tokens))
+
+    def chain(self, tokens: Sequence[int], uniforms: Sequence[float], sampling: Sampling) -> Draft:
+        """The chain that this model draws behind `tokens`, as `engine.sampling.draw` does with one of `uniforms` for
+        each guess, without the host's knowing of it; no more than `chain_length`. A guess of an argmax is certain.
+        """
+        runner, start = cast(ChainRunner, self.runner), len(tokens) - 2
+        keep = min(self.shared_prefix(tokens), start)
+        if keep < start:
+            self._extend(tokens[:start], keep, 1, _NO_TREE)
+        self.cached, self._guesses, self._begun = list(tokens[:start]), _NO_TREE, None
+        drawn = runner.chain(tokens[start:], start, uniforms, sampling, self.vocab)
+        guessed, count = Guessed(drawn.tokens, drawn.confidences, self.vocab), len(uniforms)
+        parents = tuple(range(ROOT, count - 1))
+        probs = None if sampling.greedy else drawn.laws
+        draft = Draft(guessed.tokens, parents, probs, guessed.confidences, forwards=count)
+        self.cached = list(tokens)
+        self._guesses = Draft(guessed.tokens[: count - 1], parents[: count - 1])  # the last one has no row
+        return draft
+
     def prefill(self, tokens: Sequence[int], chunk: int) -> Iterator[None]:
         """Computes all but a few of `tokens` in pieces of at most `chunk`, pausing often so that it can be left.
 
@@ -125,7 +151,8 @@ class CachedModel:
         # True even if the forward raises half way.
         self.cached, self._guesses, self._begun = list(tokens[:keep]), _NO_TREE, None
         parents = None if guesses.is_chain else guesses.parents
-        new = [*tokens[keep:], *guesses.tokens]
+        known = list(tokens[keep:])
+        new = Behind(known, guesses.tokens) if isinstance(guesses.tokens, Later) else [*known, *guesses.tokens]
         try:
             logits = self.runner.forward(new, keep, tail + len(guesses), parents)
         except torch.OutOfMemoryError:  # another program took it: all rows before `keep` still stand

@@ -33,6 +33,11 @@ _MARGIN = 0.05  # of a draft forward: what guessing must gain to begin anew afte
 class Budget(Protocol):
     """What a drafter asks while it drafts, in one cycle. `reach`: the probability that everything before comes true."""
 
+    @property
+    def typical(self) -> float:
+        """The probability that a guess comes true of which nothing is known yet."""
+        ...
+
     def acceptance(self, confidence: float, source: str = "") -> float:
         """The probability that a guess comes true to which `source` gives the probability `confidence`."""
         ...
@@ -54,6 +59,8 @@ class Budget(Protocol):
 
 class _Unlimited:
     """As long as the limit allows."""
+
+    typical = 1.0
 
     def acceptance(self, confidence: float, source: str = "") -> float:
         return confidence
@@ -110,6 +117,10 @@ class DraftPolicy:
         """A new completion: what was true in the last one is less so here."""
         self._lately = _Rate(self._always.value, _RECENT)
         self._plain_cycles = self._probes = 0
+
+    @property
+    def typical(self) -> float:
+        return self._lately.value
 
     def acceptance(self, confidence: float, source: str = "") -> float:
         return self._rate(confidence, source).value

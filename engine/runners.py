@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
+
+from engine.request import Sampling
 
 # Keys and values of one place after another: [..., positions, size] each, as many as the runner has buffers.
 Rows = tuple[Tensor, ...]
@@ -64,6 +66,28 @@ class FeatureRunner(Runner, Protocol):
 
     def reader(self, tokens: Sequence[int]) -> Callable[[Tensor], Tensor]:
         """What makes of last hidden states [n, size] the logits of `tokens`, [n, len(tokens)]."""
+        ...
+
+
+class Drawn(NamedTuple):
+    """A chain that is still on a device. confidences: the highest probability of each law, unwarped if greedy."""
+
+    tokens: Tensor  # [k] int64
+    laws: Tensor  # [k, vocab] float32
+    confidences: Tensor  # [k] float32
+
+
+@runtime_checkable
+class ChainRunner(Protocol):
+    """A runner that draws several tokens one after another without the host's knowing of them."""
+
+    def chain(
+        self, tokens: Sequence[int], start: int, uniforms: Sequence[float], sampling: Sampling, vocab: int
+    ) -> Drawn:
+        """Computes `tokens` into the rows from `start` on, and the tokens drawn behind them but the last.
+
+        tokens: two of them. uniforms: [k], one for each draw.
+        """
         ...
 
 

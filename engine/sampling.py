@@ -13,10 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.on_device import is_near
 from engine.request import Sampling
 
 # The nucleus of a code model is nearly always this small; the full sort is the fallback, so the result is exact.
 _NUCLEUS_GUESS = 128
+_RUN = 512  # tokens whose weights are summed together where many processors share the work
 
 
 def warp(logits: Tensor, sampling: Sampling) -> Tensor:
@@ -24,14 +26,16 @@ def warp(logits: Tensor, sampling: Sampling) -> Tensor:
 
     logits: [n, vocab], any float type; -inf marks a token that may never be emitted.
     Returns [n, vocab] float32 (float64 stays float64), rows sum to 1. Ties at a cut are broken by token id, lower ids
-    first, so that p and q cut alike. Raises FloatingPointError if a row holds NaN, +inf or nothing but -inf.
+    first, so that p and q cut alike. If a row holds NaN, +inf or nothing but -inf, raises FloatingPointError; on a
+    device where looking means waiting, that row is NaN instead, and `verify` raises.
     """
     logits = logits if logits.dtype == torch.float64 else logits.float()
     highest, first = logits.max(dim=-1, keepdim=True)  # of equal maxima, torch promises the first
-    if not bool(torch.isfinite(highest).all()):  # max propagates NaN and +inf, and an empty row is -inf
+    finite = torch.isfinite(highest)  # max propagates NaN and +inf, and an empty row is -inf
+    if is_near(logits) and not bool(finite.all()):
         raise FloatingPointError("the model returned logits that are not finite")
     if sampling.greedy:
-        return torch.zeros_like(logits).scatter_(-1, first, 1.0)
+        return torch.zeros_like(logits).scatter_(-1, first, torch.where(finite, 1.0, torch.nan).to(logits.dtype))
     probs = torch.softmax((logits - highest) / sampling.temperature, dim=-1)
     if 0 < sampling.top_k < probs.shape[-1]:
         probs = _normalised(probs * _top_k_mask(probs, sampling.top_k))
@@ -59,10 +63,11 @@ def _top_p_mask(probs: Tensor, top_p: float) -> Tensor:
     """The smallest set of likeliest tokens whose mass reaches top_p; never empty.
 
     A token stays if the mass of the tokens ranked before it is below top_p. Sorting a few candidates is enough when
-    they hold that mass already, and `topk` of few is many times cheaper than a sort of the vocabulary.
+    they hold that mass already, and `topk` of few is many times cheaper than a sort of the vocabulary; where asking
+    whether they do means waiting, all are sorted.
     """
     width = probs.shape[-1]
-    guess = min(_NUCLEUS_GUESS, width)
+    guess = min(_NUCLEUS_GUESS, width) if is_near(probs) else width
     if guess < width and bool((torch.topk(probs, guess, dim=-1).values.sum(dim=-1) < top_p).any()):
         guess = width
     top = torch.topk(probs, guess, dim=-1).values  # [n, guess], falling
@@ -116,6 +121,33 @@ def draw_many(weights: Tensor, uniforms: Tensor) -> Tensor:
     """What `draw` selects for each of `uniforms` [n] float64: [n] int64."""
     mass = weights.cumsum(dim=-1, dtype=torch.float64)
     return torch.searchsorted(mass, mass[-1] * uniforms, right=True).clamp(max=int(weights.nonzero()[-1]))
+
+
+def draw_rows(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """What `draw` selects from each row with its own uniform, [n] int64, without waiting for the device.
+
+    weights: [n, vocab]; uniforms: [n] float64. First the run of tokens, then the token in it: one long cumulated sum
+    would have one processor of many at work. A row that is NaN gives some token of the vocabulary.
+    """
+    vocab = weights.shape[-1]
+    runs = torch.nn.functional.pad(weights, (0, -vocab % _RUN)).view(len(weights), -1, _RUN)
+    masses = runs.sum(dim=-1, dtype=torch.float64)
+    ends = masses.cumsum(dim=-1)
+    points = ends[:, -1:] * uniforms[:, None]
+    run = _first_beyond(ends, points, masses)
+    # The same sum that the run was chosen by, so that the point stands in the run and not before it.
+    before = torch.nn.functional.pad(ends, (1, 0)).gather(-1, run)
+    inside = runs.gather(1, run[..., None].expand(-1, 1, _RUN))[:, 0]  # [n, _RUN]
+    token = _first_beyond(before + inside.cumsum(dim=-1, dtype=torch.float64), points, inside)
+    return (run * _RUN + token)[:, 0].clamp(max=vocab - 1)
+
+
+def _first_beyond(ends: Tensor, points: Tensor, weights: Tensor) -> Tensor:
+    """Of each row, the first place whose end lies beyond the point, or the last with a weight if rounding took the
+    point to the end of all. [n, 1]"""
+    places = torch.arange(weights.shape[-1], device=weights.device)
+    last = torch.where(weights > 0, places, 0).amax(dim=-1, keepdim=True)
+    return torch.minimum(torch.searchsorted(ends, points, right=True), last)
 
 
 def draw(weights: Tensor, uniform: float) -> int:

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from engine.judging import ask
+from engine.on_device import Later, is_near
 from engine.sampling import Noise, draw
 
 ROOT = -1
@@ -25,7 +27,8 @@ ROOT = -1
 class Draft:
     """A tree of guesses for the next tokens, in topological order; a chain is a tree.
 
-    tokens: N ids. parents: N indices, parents[i] < i; ROOT is the last committed token.
+    tokens: N ids; those that a device guessed are fetched when they are looked at (`engine.on_device`). parents: N
+    indices, parents[i] < i; ROOT is the last committed token.
     probs: [N, vocab] float32, the exact law each guess was drawn from; None if the guesses were certain. A row that
     sums to 0 marks one certain guess among sampled ones.
     confidences: of each guess, what its drafter believes of it, 0 to 1, if what stands before it comes true; or none.
@@ -34,10 +37,10 @@ class Draft:
     sources: of each guess, the name of what guessed it; or none.
     """
 
-    tokens: tuple[int, ...] = ()
+    tokens: Sequence[int] = ()
     parents: tuple[int, ...] = ()
     probs: Tensor | None = None
-    confidences: tuple[float, ...] = ()
+    confidences: Sequence[float] = ()
     forwards: int = 0
     passed_over: float | None = None
     sources: tuple[str, ...] = ()
@@ -121,15 +124,15 @@ def verify(p: Tensor, draft: Draft, noise: Noise, position: int) -> Verdict:
     position: index of the first guessed token in the completion, which keys the noise.
     A guess outside the vocabulary has probability 0: it is rejected and its q still counts, so even that is lossless.
     """
+    judge = _Answered(p, draft, noise, position) if _can_ask(p, draft) else _OneByOne(p, draft, noise, position)
     node, path, judged = ROOT, list[int](), 0
     while True:
-        certain, sampled = _split(draft, node)
-        accepted, law, seen = _judge_sampled(p[node + 1], draft, sampled, noise, position + len(path))
+        certain, sampled = judge.split(node)
+        accepted, token, seen = judge.judge(node, sampled, len(path))
         judged += seen
         if accepted is None:
             guesses = {draft.tokens[child]: child for child in reversed(certain)}  # of equal guesses the first counts
             judged += len(certain)
-            token = draw(law, noise.at(position + len(path)).target)
             accepted = guesses.get(token)
             if accepted is None:
                 return Verdict(tuple(path), token, judged)
@@ -137,13 +140,54 @@ def verify(p: Tensor, draft: Draft, noise: Noise, position: int) -> Verdict:
         node = accepted
 
 
-def _split(draft: Draft, node: int) -> tuple[list[int], list[int]]:
-    """A node's (certain, sampled) children."""
-    children = draft.children(node)
-    if draft.probs is None:
-        return children, []
-    masses = {child: float(draft.probs[child].sum()) for child in children}
-    return [child for child in children if not masses[child]], [child for child in children if masses[child]]
+class _OneByOne:
+    """Looks only at the laws of nodes that are reached."""
+
+    def __init__(self, p: Tensor, draft: Draft, noise: Noise, position: int) -> None:
+        if not is_near(p) and not bool(p.sum().isfinite()):  # see `warp`
+            raise FloatingPointError("the model returned logits that are not finite")
+        self._draft = draft
+        self._given = p, draft, noise, position
+
+    def split(self, node: int) -> tuple[list[int], list[int]]:
+        """A node's (certain, sampled) children."""
+        children, probs = self._draft.children(node), self._draft.probs
+        if probs is None:
+            return children, []
+        masses = {child: float(probs[child].sum()) for child in children}
+        return [child for child in children if not masses[child]], [child for child in children if masses[child]]
+
+    def judge(self, node: int, sampled: list[int], depth: int) -> tuple[int | None, int, int]:
+        """The sampled child that is accepted, else the token that is drawn instead; and how many were tried."""
+        p, draft, noise, position = self._given
+        accepted, law, seen = _judge_sampled(p[node + 1], draft, sampled, noise, position + depth)
+        if accepted is not None:
+            return accepted, draft.tokens[accepted], seen
+        token = draw(law, noise.at(position + depth).target)
+        return None, token, seen
+
+
+class _Answered:
+    """Asks for all at once (`engine.judging`); a node has one sampled child at the most."""
+
+    def __init__(self, p: Tensor, draft: Draft, noise: Noise, position: int) -> None:
+        self._draft = draft
+        self._answers = ask(p, draft.tokens, draft.parents, draft.probs, noise, position)
+
+    def split(self, node: int) -> tuple[list[int], list[int]]:
+        children, sampled = self._draft.children(node), self._answers.sampled
+        return [child for child in children if not sampled[child]], [child for child in children if sampled[child]]
+
+    def judge(self, node: int, sampled: list[int], depth: int) -> tuple[int | None, int, int]:
+        accepted = next((child for child in sampled if self._answers.accepted[child]), None)
+        return accepted, self._answers.drawn[node + 1], len(sampled)
+
+
+def _can_ask(p: Tensor, draft: Draft) -> bool:
+    """Whether asking for all at once is possible, and better: not where looking costs nothing, and not in a tree with
+    laws, for which of its guesses have one is known to the device only."""
+    away = not is_near(p) or isinstance(draft.tokens, Later)
+    return away and (draft.probs is None or draft.is_chain)
 
 
 def _judge_sampled(

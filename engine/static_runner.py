@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,10 @@ from torch import Tensor
 from engine import static_forward
 from engine.graphs import CudaGraphs, Replays, Work, unrecorded
 from engine.joined import join
-from engine.runners import FeatureRunner, Rows
+from engine.on_device import Behind, to_device
+from engine.request import Sampling
+from engine.runners import Drawn, FeatureRunner, Rows
+from engine.sampling import draw_rows, warp
 
 WIDTHS = (1, 2, 4, 8, 16, 32)  # what narrow forwards are filled up to; a wider one is large products in any case
 _LEAST_ROWS = 512
@@ -40,6 +44,7 @@ class StaticRunner(FeatureRunner):
         self._hidden: Tensor | None = None  # [position, size]
         self._inputs = {width: _Inputs(width, self._device) for width in WIDTHS}
         self._logits = self._joined.head.new_empty(WIDTHS[-1], len(self._joined.head))
+        self._chains: dict[int, _Chain] = {}
         self._replays = Replays(record or (CudaGraphs() if self._device.type == "cuda" else unrecorded))
 
     @torch.inference_mode()
@@ -55,8 +60,24 @@ class StaticRunner(FeatureRunner):
         return self._logits[count - tail : count].clone()
 
     @torch.inference_mode()
+    def chain(
+        self, tokens: Sequence[int], start: int, uniforms: Sequence[float], sampling: Sampling, vocab: int
+    ) -> Drawn:
+        count, inputs = len(uniforms), self._inputs[len(tokens)]
+        inputs.set(tokens, start, None)
+        seen = self._room(start + len(tokens) + count)
+        chain = self._chains.get(count)
+        if chain is None:
+            chain = self._chains[count] = _Chain(count, vocab, self._device)
+        chain.uniforms.copy_(to_device(torch.tensor(uniforms, dtype=torch.float64), self._device))
+        law = replace(sampling, seed=None)
+        work = partial(self._draw, inputs, chain, law, seen, self._rows, self._hidden)
+        self._replays.run((count, law, seen), work)
+        return Drawn(chain.tokens.clone(), chain.laws.clone(), chain.confidences.clone())
+
+    @torch.inference_mode()
     def move_rows(self, sources: Sequence[int], start: int) -> None:
-        index = _to_device(sources, self._device)
+        index = to_device(sources, self._device)
         self._rows[:, :, :, start : start + len(sources)] = self._rows[:, :, :, index]
         if self._hidden is not None:
             self._hidden[start : start + len(sources)] = self._hidden[index]
@@ -74,11 +95,11 @@ class StaticRunner(FeatureRunner):
 
     @torch.inference_mode()
     def embed(self, tokens: Sequence[int]) -> Tensor:
-        embedded: Tensor = self.model.get_input_embeddings()(_to_device(tokens, self._device))
+        embedded: Tensor = self.model.get_input_embeddings()(to_device(tokens, self._device))
         return embedded
 
     def reader(self, tokens: Sequence[int]) -> Callable[[Tensor], Tensor]:
-        rows = self._joined.head[_to_device(tokens, self._device)]
+        rows = self._joined.head[to_device(tokens, self._device)]
         return lambda hidden: hidden.to(rows.dtype) @ rows.T / self._joined.logits_divisor
 
     @torch.inference_mode()
@@ -99,6 +120,23 @@ class StaticRunner(FeatureRunner):
         states = self._states(inputs.tokens, here, rows, hidden)
         static_forward.logits(self._joined, states, self._logits[: len(states)])
 
+    def _draw(
+        self, inputs: _Inputs, chain: _Chain, sampling: Sampling, seen: int, rows: Tensor, hidden: Tensor | None
+    ) -> None:
+        """What is recorded of a chain."""
+        here = static_forward.place(self._joined, inputs.start, inputs.ahead, inputs.sees, seen)
+        states = self._states(inputs.tokens, here, rows, hidden)
+        vocab, start = chain.laws.shape[1], inputs.start + len(states)
+        for guess in range(len(chain.tokens)):
+            logits = static_forward.logits(self._joined, states[-1:])[:, :vocab]
+            chain.laws[guess : guess + 1] = law = warp(logits, sampling)
+            believed = logits.float().softmax(dim=-1) if sampling.greedy else law
+            chain.confidences[guess : guess + 1] = believed.amax(dim=-1)
+            chain.tokens[guess : guess + 1] = token = draw_rows(law, chain.uniforms[guess : guess + 1])
+            if guess + 1 < len(chain.tokens):
+                here = static_forward.place(self._joined, start + guess, chain.nowhere, chain.itself, seen)
+                states = self._states(token, here, rows, hidden)
+
     def _wide(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None) -> Tensor:
         width = len(tokens)
         seen = self._room(start + width)
@@ -108,7 +146,7 @@ class StaticRunner(FeatureRunner):
             inputs = _Inputs(width, self._device)
             inputs.set(tokens, start, parents)
             here = static_forward.place(self._joined, inputs.start, inputs.ahead, inputs.sees, seen)
-        states = self._states(_to_device(tokens, self._device), here, self._rows, self._hidden)
+        states = self._states(_on(tokens, self._device), here, self._rows, self._hidden)
         return static_forward.logits(self._joined, states[-tail:])
 
     def _states(self, tokens: Tensor, here: static_forward.Place, rows: Tensor, hidden: Tensor | None) -> Tensor:
@@ -152,17 +190,32 @@ class _Inputs:
         return self._layout[:, 1:].bool()
 
     def set(self, tokens: Sequence[int], start: int, parents: Sequence[int] | None) -> None:
-        numbers = [start, *tokens]
-        self._numbers[: len(numbers)] = _to_device(numbers, self._numbers.device)
+        known = tokens.known if isinstance(tokens, Behind) else tokens
+        self._numbers[: 1 + len(known)] = to_device([start, *known], self._numbers.device)
+        if isinstance(tokens, Behind):
+            self.tokens[len(known) : len(tokens)] = tokens.guesses.there
         # A chain that is filled up is a longer chain, so that most forwards find their layout in place.
         wanted = () if parents is None else (len(tokens), *parents)
         if wanted != self._arranged:
             layout = static_forward.layout(len(self.tokens), len(tokens), parents)
-            self._layout.copy_(_to_device(layout, self._numbers.device))
+            self._layout.copy_(to_device(layout, self._numbers.device))
             self._arranged = wanted
 
 
-def _to_device(values: Sequence[int] | Tensor, device: torch.device) -> Tensor:
-    """Without waiting for it: from pinned memory, which stays untouched until the copy is made."""
-    there = torch.as_tensor(values)
-    return there if device.type == "cpu" else there.pin_memory().to(device, non_blocking=True)
+class _Chain:
+    """Where a chain of some length is drawn."""
+
+    def __init__(self, count: int, vocab: int, device: torch.device) -> None:
+        self.uniforms = torch.zeros(count, dtype=torch.float64, device=device)
+        self.tokens = torch.zeros(count, dtype=torch.int64, device=device)
+        self.laws = torch.zeros(count, vocab, device=device)
+        self.confidences = torch.zeros(count, device=device)
+        # Each guess stands right behind what was there, and sees itself.
+        self.nowhere = torch.zeros(1, dtype=torch.int64, device=device)
+        self.itself = torch.ones(1, 1, dtype=torch.bool, device=device)
+
+
+def _on(tokens: Sequence[int], device: torch.device) -> Tensor:
+    if not isinstance(tokens, Behind):
+        return to_device(tokens, device)
+    return torch.cat([to_device(tokens.known, device), tokens.guesses.there.long()])

@@ -54,10 +54,12 @@ class MergedDrafter:
         self._look(tree, context, limit, (), tree.root)
         if self._model is None:
             return tree.best(limit, context.budget)
-        if context.sampling.greedy:
+        if context.sampling.greedy and not self._model.draws_away:
             forwards = self._think(self._model, tree, context, limit)
             return tree.best(limit, context.budget, forwards)
         chain = self._model.propose(context, min(limit, _FORWARDS))
+        if self._model.draws_away and chain and not tree.root.children:
+            return chain  # what might be found behind it is not worth waiting for it
         return self._around(chain, tree, context, limit)
 
     def _look(self, tree: GuessTree, context: Context, limit: int, path: Sequence[int], at: Node) -> None:
@@ -97,6 +99,8 @@ class MergedDrafter:
         if chain.tokens and len(path) < limit:
             self._look(tree, context, limit, path, node)
         draft = tree.best(limit, context.budget, chain.forwards, chain)
+        if context.sampling.greedy:
+            return draft
         if chain.probs is None or len(draft) == len(chain):
             return chain
         certain = torch.zeros(len(draft) - len(chain), chain.probs.shape[-1], device=chain.probs.device)

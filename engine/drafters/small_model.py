@@ -9,6 +9,7 @@ from torch import Tensor
 
 from engine.drafters import Context
 from engine.model import CachedModel
+from engine.runners import ChainRunner
 from engine.sampling import draw, warp
 from engine.speculation import Draft
 
@@ -17,10 +18,12 @@ class SmallModelDrafter:
     """A chain from the draft model's own law, warped like the target's, so that p/q can be judged.
 
     It ends early at a token of `end_tokens`, which stays in the draft, and where the budget says so by the laws alone:
-    to drop a guess because of what it is would bend the law it was drawn from.
+    to drop a guess because of what it is would bend the law it was drawn from. Where the model draws on a device
+    without the host's knowing of it, how many it draws depends on no law either, and it goes on behind an end.
     """
 
     name = "model"
+    _LENGTHS = (1, 2, 3, 4, 6, 8)  # of chains on a device, where each is recorded
 
     def __init__(self, model: CachedModel, end_tokens: frozenset[int], chunk: int = 512) -> None:
         self._model = model
@@ -36,7 +39,14 @@ class SmallModelDrafter:
         tokens = [*context.tokens, *ahead]
         return self._model.logits(tokens)[0].float().softmax(dim=-1) if len(tokens) <= self._model.window else None
 
+    @property
+    def draws_away(self) -> bool:
+        """Whether its guesses are drawn on a device, so that looking at them means waiting."""
+        return isinstance(self._model.runner, ChainRunner)
+
     def propose(self, context: Context, limit: int) -> Draft:
+        if most := self._model.chain_length(context.tokens, min(limit, self._LENGTHS[-1])):
+            return self._chain(context, most)
         tokens, laws, confidences = list(context.tokens), list[Tensor](), list[float]()
         budget, reach, forwards, passed_over = context.budget, 1.0, 0, None
         while len(laws) < limit and len(tokens) <= self._model.window and budget.wants(reach, len(laws)):
@@ -57,3 +67,14 @@ class SmallModelDrafter:
         # An argmax is a function of the context: a certain guess, which needs no q.
         probs = torch.stack(laws) if laws and not context.sampling.greedy else None
         return Draft.chain(guesses, probs, confidences, forwards, passed_over)
+
+    def _chain(self, context: Context, most: int) -> Draft:
+        wanted, reach = 0, 1.0
+        while wanted < most and context.budget.wants(reach, wanted):
+            wanted += 1
+            reach *= context.budget.typical
+        length = max((length for length in self._LENGTHS if length <= wanted), default=0)
+        if not length:
+            return Draft()
+        uniforms = [context.noise.at(context.position + guess).draft for guess in range(length)]
+        return self._model.chain(context.tokens, uniforms, context.sampling)

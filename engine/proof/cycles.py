@@ -94,7 +94,7 @@ def cycle_law(name: str, seed: int) -> Array:
         step = next(step for step in decoder.decode(_PROMPT, _GUESSES + 1) if step.forwards or step.fault)
         if step.fault:
             raise RuntimeError(step.fault)
-        return drafter.draft.tokens, drafter.draft.parents, step.tokens
+        return tuple(drafter.draft.tokens), drafter.draft.parents, step.tokens
 
     law = np.zeros((_VOCAB,) * (_GUESSES + 1))
     for (_, _, emitted), volume in pieces(cycle, []):

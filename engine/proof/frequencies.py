@@ -119,6 +119,8 @@ class _Remembering(WrappedRunner):
 class _OneDraw:
     """A budget for one draw, and for as many certain guesses as there is room for."""
 
+    typical = 1.0
+
     def acceptance(self, confidence: float, source: str = "") -> float:
         return confidence
 

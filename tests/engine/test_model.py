@@ -16,6 +16,7 @@ from toys import TableRunner
 from engine.fast_llama import FastLlamaRunner
 from engine.model import CachedModel
 from engine.prefix_store import PrefixStore, _nodes
+from engine.request import GREEDY
 from engine.runners import Rows, Runner
 from engine.speculation import Draft
 from engine.static_runner import StaticRunner
@@ -134,6 +135,19 @@ class Editing(RuleBasedStateMachine):
             path.insert(0, tokens[node])
             node = parents[node]
         self.text += [*path, following]
+
+    @rule(count=st.sampled_from([1, 2, 3, 6]), accepted=st.integers(0, 6), following=token)
+    def draw_a_chain(self, count: int, accepted: int, following: int) -> None:
+        """Where the runner can, without looking: the guesses are those of forwards one after another."""
+        if count != self.model.chain_length(self.text, count):
+            return
+        self.called = True
+        guesses = self.model.chain(self.text, [0.5] * count, GREEDY).tokens
+        expected = list(self.text)
+        for _ in range(count):
+            expected.append(int(self.fresh(expected, 1)[0, :VOCABULARY].argmax()))
+        assert [*self.text, *guesses] == expected
+        self.text += [*guesses[:accepted], following]
 
     @rule(width=st.integers(1, 12))
     def ask_for_several_rows(self, width: int) -> None:

@@ -76,7 +76,7 @@ def test_any_tree_gives_exactly_the_target_law(case):
 
 _JUDGES = "if known and noise.at(position, rank).accept * float(q[token]) < float(law[token]):"
 _CORRECTS = "law = residual(law, q)"
-_DRAWS = "token = draw(law, noise.at(position + len(path)).target)"
+_DRAWS = "token = draw(law, noise.at(position + depth).target)"
 
 # what is broken: (what stands in the code, what the mutant has instead)
 MUTANTS = {
@@ -92,7 +92,7 @@ MUTANTS = {
     "lets an unknown guess off": (_CORRECTS, "law = residual(law, q) if known else law"),
     "judges siblings by one number": ("noise.at(position, rank)", "noise.at(position)"),
     "judges and draws by one number": ("noise.at(position, rank).accept", "noise.at(position, rank).target"),
-    "judges every depth by one number": ("sampled, noise, position + len(path))", "sampled, noise, position)"),
+    "judges every depth by one number": ("sampled, noise, position + depth)", "sampled, noise, position)"),
     "draws at every depth by one number": (_DRAWS, "token = draw(law, noise.at(position).target)"),
     "draws the bonus token from q": (
         "draw(law,",
@@ -296,6 +296,8 @@ class Picky(DraftPolicy):
 
     def acceptance(self, confidence):
         return confidence
+
+    typical = 1.0
 
     def wants(self, reach, count):
         return True
