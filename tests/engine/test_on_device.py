@@ -60,7 +60,7 @@ class Waits(TorchFunctionMode):
 weights = st.lists(st.sampled_from([0.0, 0.0, 1e-30, 0.1, 0.3, 1.0, 7.0]), min_size=1, max_size=40)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data(), start=weights, size=st.sampled_from([1, 40, 511, 512, 513, 1600]), rows=st.integers(1, 3))
 def test_rows_are_drawn_as_one_is(data: st.DataObject, start: list[float], size: int, rows: int) -> None:
     """At both ends (1.0 is where rounding may take a uniform below it), over runs that have no weight.
@@ -84,7 +84,7 @@ def later(draft: Draft, vocab: int) -> Draft:
     return Draft(guessed.tokens, draft.parents, draft.probs, guessed.confidences)
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 2**31), greedy=st.booleans())
 def test_asking_for_all_at_once_changes_no_verdict(data: st.DataObject, seed: int, greedy: bool) -> None:
     """Chains with laws, without, and mixed; trees of certain guesses; ids that are no tokens.

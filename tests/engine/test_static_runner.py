@@ -112,6 +112,7 @@ def test_neither_width_nor_bucket_shows(start: int, count: int, least: int, rubb
     assert (ours - EXPECTED["qwen2"][start : start + count]).abs().max() < TOLERANCE
 
 
+@settings(deadline=None)
 @given(end=st.integers(1, WINDOW + WIDTHS[-1] - 1), least=st.sampled_from([1, 16, 64, 500]))
 def test_what_is_looked_at_is_a_power_of_two_or_everything(end: int, least: int) -> None:
     """Few shapes, all of them aligned. Seen to fail: a bucket below the end."""
