@@ -35,7 +35,7 @@ def warp(logits: Tensor, sampling: Sampling) -> Tensor:
     if is_near(logits) and not bool(finite.all()):
         raise FloatingPointError("the model returned logits that are not finite")
     if sampling.greedy:
-        return torch.zeros_like(logits).scatter_(-1, first, torch.where(finite, 1.0, torch.nan).to(logits.dtype))
+        return torch.zeros_like(logits).scatter_(-1, first, torch.ones_like(highest).masked_fill_(~finite, torch.nan))
     probs = torch.softmax((logits - highest) / sampling.temperature, dim=-1)
     if 0 < sampling.top_k < probs.shape[-1]:
         probs = _normalised(probs * _top_k_mask(probs, sampling.top_k))
@@ -146,7 +146,7 @@ def _first_beyond(ends: Tensor, points: Tensor, weights: Tensor) -> Tensor:
     """Of each row, the first place whose end lies beyond the point, or the last with a weight if rounding took the
     point to the end of all. [n, 1]"""
     places = torch.arange(weights.shape[-1], device=weights.device)
-    last = torch.where(weights > 0, places, 0).amax(dim=-1, keepdim=True)
+    last = ((weights > 0) * places).amax(dim=-1, keepdim=True)
     return torch.minimum(torch.searchsorted(ends, points, right=True), last)
 
 

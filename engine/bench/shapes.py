@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,8 +18,9 @@ from torch import Tensor
 
 from engine.config import ConfigError
 from engine.decoder import SpeculativeDecoder
-from engine.drafters.small_model import SmallModelDrafter
+from engine.drafters.small_model import CHAINS, SmallModelDrafter
 from engine.model import CachedModel
+from engine.on_device import Behind, to_device
 from engine.request import GREEDY
 from engine.runners import Runner, WrappedRunner
 from engine.sampling import Noise
@@ -81,15 +82,20 @@ def measure(
     prompt = [(7 * place) % vocab for place in range(context)]
     for runner in (target, draft):
         runner.forward(prompt, 0, 1)
-    widths = _times(target, context, WIDTHS, device)
-    drafted = _times(draft, context, (1,), device)[1]
+    widths = _times({w: partial(target.forward, [1] * w, context, w) for w in WIDTHS}, device)
+    uniforms = {length: [0.5] * length for length in CHAINS}
+    chains = _times(
+        {length: partial(draft.chain, [1, 1], context, uniforms[length], GREEDY, vocab) for length in CHAINS}, device
+    )
+    drafted = round(chains[CHAINS[-1]] / CHAINS[-1], 4)
     read = _bytes_read(models[0], SHAPES[names[0]].tied)
     for width, ms in widths.items():
         tell(f"{names[0]} width {width:3}: {ms:8.3f} ms")
-    tell(f"{names[1]} width   1: {drafted:8.3f} ms")
+    for length, ms in chains.items():
+        tell(f"{names[1]} chain   {length:3}: {ms:8.3f} ms")
     rows = {}
     for length in (0, *lengths):
-        rows[length] = _decode(target, draft, vocab, prompt, tokens, length, acceptance, device)
+        rows[length] = _decode(target, draft, vocab, prompt, tokens, length, acceptance, widths, chains)
         tell(f"{length:3} guesses: {rows[length]['ms_per_token']:8.3f} ms a token")
     best = min(lengths, key=lambda length: rows[length]["ms_per_token"])
     return {
@@ -101,7 +107,8 @@ def measure(
         "acceptance": acceptance,
         "copy_gb_s": round(copied, 2),
         "t_width_ms": widths,
-        "t_draft_ms": drafted,
+        "t_chain_ms": chains,
+        "t_draft_ms": drafted,  # a token of the longest chain
         "share_of_copy_bandwidth": round(read / (widths[1] / 1000) / 1e9 / copied, 4),
         "by_length": rows,
         "best_length": best,
@@ -142,13 +149,13 @@ def _copy_gb_s(device: torch.device) -> float:
     return 2 * source.nbytes / statistics.median(seconds) / 1e9
 
 
-def _times(runner: Runner, start: int, widths: Sequence[int], device: torch.device) -> dict[int, float]:
-    times: dict[int, list[float]] = {width: [] for width in widths}
-    for _ in range(_RUNS + 1):
-        for width in widths:
-            work = partial(runner.forward, [1] * width, start, width)
-            times[width].append(1000 * _seconds(work, device))
-    return {width: round(statistics.median(found[1:]), 4) for width, found in times.items()}  # the first warms up
+def _times(works: Mapping[int, Callable[[], object]], device: torch.device) -> dict[int, float]:
+    """Milliseconds of each, in turn."""
+    times: dict[int, list[float]] = {size: [] for size in works}
+    for _ in range(_RUNS + 2):
+        for size, work in works.items():
+            times[size].append(1000 * _seconds(work, device))
+    return {size: round(statistics.median(found[2:]), 4) for size, found in times.items()}  # two warm up and record
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
@@ -172,22 +179,21 @@ def _decode(
     tokens: int,
     length: int,
     acceptance: float,
-    device: torch.device,
+    widths: Mapping[int, float],
+    chains: Mapping[int, float],
 ) -> dict[str, float]:
-    """A completion of `tokens` tokens; of its time, what is in neither model's forwards."""
-    timed = _Timed(target, device), _Timed(draft, device)
-    judged = CachedModel(_Forced(timed[0], acceptance), vocab)
-    drafter = SmallModelDrafter(CachedModel(timed[1], vocab), frozenset()) if length else None
-    decoder = SpeculativeDecoder(judged, drafter, GREEDY, Noise(0), frozenset(), length)
-    steps = decoder.decode(prompt, tokens)
-    first = next(step for step in steps if step.forwards)
-    for each in timed:
-        each.seconds = 0.0
-    started = time.perf_counter()
-    cycles = list(steps)
-    total = time.perf_counter() - started
+    """A completion of `tokens` tokens; of its time, what the forwards do not take by themselves."""
+    judged = CachedModel(_Forced(target, acceptance), vocab)
+    drafter = SmallModelDrafter(CachedModel(draft, vocab), frozenset()) if length else None
+    for _ in range(2):  # by the second, all that is recorded is
+        decoder = SpeculativeDecoder(judged, drafter, GREEDY, Noise(0), frozenset(), length)
+        steps = decoder.decode(prompt, tokens)
+        first = next(step for step in steps if step.forwards)
+        started = time.perf_counter()
+        cycles = list(steps)
+        total = time.perf_counter() - started
     behind = tokens - len(first.tokens)
-    inside = sum(each.seconds for each in timed)
+    inside = sum(widths[_filled(step.drafted + 1)] + chains.get(step.drafted, 0.0) for step in cycles) / 1000
     return {
         "ms_per_token": round(1000 * total / behind, 4),
         "tokens_per_forward": round(behind / len(cycles), 3),
@@ -195,20 +201,8 @@ def _decode(
     }
 
 
-class _Timed(WrappedRunner):
-    """Counts the time inside."""
-
-    def __init__(self, inner: Runner, device: torch.device) -> None:
-        super().__init__(inner)
-        self.seconds = 0.0
-        self._device = device
-
-    def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
-        started = time.perf_counter()
-        logits = super().forward(tokens, start, tail, parents)
-        _wait(self._device)
-        self.seconds += time.perf_counter() - started
-        return logits
+def _filled(width: int) -> int:
+    return next(each for each in WIDTHS if each >= width)
 
 
 class _Forced(WrappedRunner):
@@ -221,9 +215,12 @@ class _Forced(WrappedRunner):
 
     def forward(self, tokens: Sequence[int], start: int, tail: int, parents: Sequence[int] | None = None) -> Tensor:
         logits = super().forward(tokens, start, tail, parents)
-        guesses = tokens[len(tokens) - tail + 1 :]
-        if guesses:
-            wanted = [1e4 if self._trace.random() < self._acceptance else -1e4 for _ in guesses]
+        count = tail - 1
+        if count:
+            away = tokens.guesses.there.long() if isinstance(tokens, Behind) else None
+            guesses = to_device(list(tokens[-count:]), logits.device) if away is None else away
+            wanted = torch.tensor([1e4 if self._trace.random() < self._acceptance else -1e4 for _ in range(count)])
             logits = logits.clone()
-            logits[range(len(guesses)), list(guesses)] = torch.tensor(wanted, device=logits.device, dtype=logits.dtype)
+            rows = torch.arange(count, device=logits.device)
+            logits[rows, guesses] = to_device(wanted.to(logits.dtype), logits.device)
         return logits

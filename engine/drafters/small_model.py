@@ -13,6 +13,8 @@ from engine.runners import ChainRunner
 from engine.sampling import draw, warp
 from engine.speculation import Draft
 
+CHAINS = (1, 2, 3, 4, 6, 8)  # the lengths of chains on a device, where each is recorded
+
 
 class SmallModelDrafter:
     """A chain from the draft model's own law, warped like the target's, so that p/q can be judged.
@@ -23,7 +25,6 @@ class SmallModelDrafter:
     """
 
     name = "model"
-    _LENGTHS = (1, 2, 3, 4, 6, 8)  # of chains on a device, where each is recorded
 
     def __init__(self, model: CachedModel, end_tokens: frozenset[int], chunk: int = 512) -> None:
         self._model = model
@@ -45,7 +46,7 @@ class SmallModelDrafter:
         return isinstance(self._model.runner, ChainRunner)
 
     def propose(self, context: Context, limit: int) -> Draft:
-        if most := self._model.chain_length(context.tokens, min(limit, self._LENGTHS[-1])):
+        if most := self._model.chain_length(context.tokens, min(limit, CHAINS[-1])):
             return self._chain(context, most)
         tokens, laws, confidences = list(context.tokens), list[Tensor](), list[float]()
         budget, reach, forwards, passed_over = context.budget, 1.0, 0, None
@@ -73,7 +74,7 @@ class SmallModelDrafter:
         while wanted < most and context.budget.wants(reach, wanted):
             wanted += 1
             reach *= context.budget.typical
-        length = max((length for length in self._LENGTHS if length <= wanted), default=0)
+        length = max((length for length in CHAINS if length <= wanted), default=0)
         if not length:
             return Draft()
         uniforms = [context.noise.at(context.position + guess).draft for guess in range(length)]
