@@ -38,8 +38,19 @@ function _G.test(name, run, options)
   nvim:stop()
 end
 
+local last = {} ---@type fun()[]
+
+--- Have something done after all tests.
+---@param clean_up fun()
+function _G.finally(clean_up)
+  table.insert(last, clean_up)
+end
+
 for _, spec in ipairs(_G.arg) do
   dofile(spec)
+end
+for _, clean_up in ipairs(last) do
+  clean_up()
 end
 io.stdout:write(('%d passed, %d failed, %s\n'):format(passed, failed, tostring(vim.version())))
 os.exit(failed == 0 and passed > 0 and 0 or 1)

@@ -121,7 +121,7 @@ local function spawn(dispatchers)
     on_exit(0, 0) -- Neovim's own message about a code comes on top of ours
   end
   local command = config.options.cmd
-  if vim.fn.executable(command[1]) == 0 then
+  if type(command) == 'table' and vim.fn.executable(command[1]) == 0 then
     fail(
       ("no command `%s`. `pipx install .` in a clone of Specter brings it, setup's `cmd` says where it is"):format(
         command[1]
@@ -129,9 +129,14 @@ local function spawn(dispatchers)
     )
     error('not executable', 0)
   end
-  local started, rpc = pcall(vim.lsp.rpc.start, command, dispatchers)
+  local started, rpc = pcall(function()
+    if type(command) == 'function' then
+      return command(dispatchers)
+    end
+    return vim.lsp.rpc.start(command, dispatchers)
+  end)
   if not started or not rpc then
-    fail(('`%s` cannot be run; see :checkhealth specter'):format(command[1]))
+    fail(('%s cannot be run; see :checkhealth specter'):format(config.server()))
     error(rpc or 'not started', 0)
   end
   return vim.tbl_extend('force', rpc, { request = renamed(rpc.request), notify = renamed(rpc.notify) })
@@ -171,7 +176,7 @@ local function introduced(client, result)
   local version = vim.version.parse(info.version or '')
   local problem
   if info.name ~= NAME or not result.capabilities.inlineCompletionProvider then
-    problem = ('`%s` is no Specter server'):format(table.concat(config.options.cmd, ' '))
+    problem = ('%s is no Specter server'):format(config.server())
   elseif not version or vim.version.lt(version, OLDEST_SERVER) then
     problem = ('server version %s is too old, %s is needed; run `pipx install --force .` in a newer clone of Specter'):format(
       info.version or 'unknown',
@@ -283,7 +288,7 @@ local function watch_start(id)
     local client = vim.lsp.get_client_by_id(id)
     if client and not client.initialized and not broken then
       expected_exit = true
-      fail(('`%s` does not answer; see :Specter log'):format(table.concat(config.options.cmd, ' ')))
+      fail(('%s does not answer; see :Specter log'):format(config.server()))
       call(client, 'stop', true)
     end
   end, config.options.start_timeout_ms)

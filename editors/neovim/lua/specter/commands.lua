@@ -93,8 +93,8 @@ end
 ---@param ... string
 ---@return string[]
 local function command_line(...)
-  local line = {}
-  for _, part in ipairs(config.options.cmd) do
+  local line, command = {}, config.options.cmd
+  for _, part in ipairs(type(command) == 'table' and command or { 'specter' }) do
     if part == 'serve' then
       break
     end
@@ -115,7 +115,7 @@ local function list_pairs(on_pairs)
     end)
   end)
   if not started then
-    client.notify(('`%s` cannot be run; see :checkhealth specter'):format(config.options.cmd[1]), vim.log.levels.WARN)
+    client.notify(('`%s` cannot be run; see :checkhealth specter'):format(command_line()[1]), vim.log.levels.WARN)
   end
 end
 

@@ -10,7 +10,7 @@ local M = {}
 ---@field dismiss? string|false
 
 ---@class specter.Config
----@field cmd string[] starts the server
+---@field cmd string[]|fun(dispatchers: vim.lsp.rpc.Dispatchers): vim.lsp.rpc.PublicClient starts the server, or connects
 ---@field settings table<string, any> `specter.*`, as in the server's manual
 ---@field keys specter.Keys
 ---@field max_file_size integer bytes; a larger file is left alone
@@ -41,7 +41,8 @@ local function problem(name, value, default)
   if default == nil then
     return ('there is no option `%s`; see :help specter-options'):format(name)
   end
-  if type(value) ~= type(default) and not (value == false and type(default) == 'string') then
+  local connects = name == 'cmd' and type(value) == 'function'
+  if type(value) ~= type(default) and not connects and not (value == false and type(default) == 'string') then
     return ('option `%s`: expected a %s, got a %s'):format(name, type(default), type(value))
   end
 end
@@ -73,6 +74,13 @@ function M.set(given)
   local problems = {}
   M.options = merged(given or {}, defaults, '', problems)
   return problems
+end
+
+--- The server, for a message: by the command that starts it, if there is one.
+---@return string
+function M.server()
+  local command = M.options.cmd
+  return type(command) == 'table' and ('`%s`'):format(table.concat(command, ' ')) or 'the server that `cmd` connects to'
 end
 
 return M

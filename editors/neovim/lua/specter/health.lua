@@ -18,7 +18,9 @@ end
 
 local function command()
   health.start('Server')
-  local line = table.concat(config.options.cmd, ' ')
+  if type(config.options.cmd) == 'function' then
+    return health.info('`cmd` is a function: it connects to a server, or starts one')
+  end
   local program = config.options.cmd[1]
   if vim.fn.executable(program) == 0 then
     return health.error(('`%s` is not there or cannot be run'):format(program), {
@@ -26,7 +28,7 @@ local function command()
       "give its place: require('specter').setup{ cmd = { '/path/to/specter', 'serve' } }",
     })
   end
-  health.ok(('`%s` is %s'):format(line, vim.fn.exepath(program)))
+  health.ok(('%s is %s'):format(config.server(), vim.fn.exepath(program)))
 end
 
 local function server()

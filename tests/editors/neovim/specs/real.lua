@@ -1,5 +1,19 @@
 --- The real server with the embedded pair: every command, and text that streams into the buffer. $SPECTER starts it.
+--- One over TCP serves most tests, one after the other; what concerns the start of a server starts its own.
 local command = { vim.env.SPECTER or 'specter', 'serve', '--device', 'cpu' }
+
+local said = ''
+local shared = vim.fn.jobstart(vim.list_extend(vim.list_slice(command), { '--tcp', '127.0.0.1:0' }), {
+  on_stderr = function(_, data)
+    said = said .. table.concat(data, '\n')
+  end,
+})
+finally(function()
+  vim.fn.jobstop(shared)
+end)
+local port = eventually(function()
+  return tonumber(said:match('listening on 127%.0%.0%.1:(%d+)\n'))
+end, 'a server that listens', 30000)
 
 local CODE = {
   'import json',
@@ -12,12 +26,13 @@ local CODE = {
 
 ---@param nvim Child
 ---@param lines string[]
-local function start(nvim, lines)
+---@param own? 'own' a server of its own
+local function start(nvim, lines, own)
   nvim:lua(
     [[
     vim.cmd('filetype on')
-    local options = ...
-    require('specter').setup(options)
+    local command, port = ...
+    require('specter').setup({ cmd = command ~= vim.NIL and command or vim.lsp.rpc.connect('127.0.0.1', port) })
     Grown = {}
     local show = require('specter.ghost').show
     require('specter.ghost').show = function(drawing)
@@ -25,7 +40,8 @@ local function start(nvim, lines)
       show(drawing)
     end
   ]],
-    { cmd = command }
+    own and command or vim.NIL,
+    port
   )
   nvim:edit(lines)
   eventually(function()
@@ -57,7 +73,7 @@ local function idle(nvim)
 end
 
 test('suggest, accept a word, accept all, undo, write', function(nvim)
-  start(nvim, CODE)
+  start(nvim, CODE, 'own')
   nvim:type('GA')
   suggestion(nvim)
   idle(nvim)
@@ -197,7 +213,7 @@ test('20 keys a second: nothing lost, at most one generation at any time', funct
 end)
 
 test('status, context, pair, log', function(nvim)
-  start(nvim, CODE)
+  start(nvim, CODE, 'own')
   nvim:type('GA')
   suggestion(nvim)
   nvim:type('<Esc>:Specter context<CR>')
@@ -239,7 +255,7 @@ test('disable frees the models, enable loads them again', function(nvim)
 end)
 
 test('restart', function(nvim)
-  start(nvim, CODE)
+  start(nvim, CODE, 'own')
   nvim:type(':Specter restart<CR>')
   eventually(function()
     return nvim:lua([[return require('specter.client').status.state == 'loading']])
