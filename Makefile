@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-editors test-remote bench gpu measure lint wheel clean
+.PHONY: demo test test-editors test-editors-core test-remote bench gpu measure lint wheel clean
 
 demo: $(VENV)/.installed ## the main job on the embedded pair, for a newcomer
 	$(BIN)/specter demo
@@ -13,6 +13,9 @@ test: lint ## everything CI needs
 
 test-editors: $(VENV)/.installed ## real Neovim and VS Code, installed into .cache, and Debian's Emacs; side by side
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m editors --numprocesses 2 --dist worksteal tests/editors
+
+test-editors-core: $(VENV)/.installed ## the main job in Neovim and VS Code, as CI runs it
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m core --numprocesses 2 --dist worksteal tests/editors
 
 test-remote: $(VENV)/.installed ## a real vLLM on the CPU (3.4 GB, into .cache)
 	sh tests/remote/get_vllm.sh .cache/vllm

@@ -9,7 +9,7 @@ dir=$(realpath -m "${1:?usage: get_neovim.sh DIR [SUITE]}")
 suite=${2:-forky}
 [ -x "$dir/nvim" ] && "$dir/nvim" --version >/dev/null 2>&1 && exec "$dir/nvim" --version
 
-command -v patchelf >/dev/null || apt-get -qq install -y patchelf >/dev/null
+command -v patchelf >/dev/null || { apt-get -qq update && apt-get -qq install -y patchelf >/dev/null; }
 mirror=$(apt-get indextargets --format '$(REPO_URI)' | sort -u | grep -m1 '/debian/$')
 mkdir -p "$dir"/apt/{lists/partial,archives/partial} "$dir/root"
 echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$dir/apt/sources.list"

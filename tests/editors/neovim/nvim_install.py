@@ -49,6 +49,13 @@ def _neovim(version: str) -> Path:
     return binary
 
 
+def tmux() -> str:
+    """The command that stands for a terminal."""
+    with _one_at_a_time():
+        subprocess.run([ROOT / "tests" / "editors" / "get_tmux.sh"], check=True)
+    return "tmux"
+
+
 def stylua() -> list[str | Path]:
     """The command that formats Lua files, without the files. StyLua is not on PyPI; its npm package runs in Node."""
     folder = CACHE / "stylua"

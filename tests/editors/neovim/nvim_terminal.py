@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from nvim_install import PLUGIN, SPECTER
+from nvim_install import PLUGIN, SPECTER, tmux
 
 GHOST = (0x8A, 0x8F, 0x98)  # a colour that nothing else on the screen has
 
@@ -70,6 +70,7 @@ class Terminal:
                 number=str(number).lower(),
             )
         )
+        self._program = tmux()
         self._socket = folder / "tmux"
         self._size = size
         self.command = [str(nvim), "-u", str(init), "-i", "NONE", "-n", str(self.file)]
@@ -136,7 +137,7 @@ class Terminal:
         return before
 
     def _tmux(self, *arguments: str, check: bool = True, env: dict[str, str] | None = None) -> str:
-        command = ["tmux", "-u", "-S", str(self._socket), *arguments]
+        command = [self._program, "-u", "-S", str(self._socket), *arguments]
         return subprocess.run(command, check=check, capture_output=True, text=True, env=env).stdout
 
 

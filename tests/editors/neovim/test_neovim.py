@@ -17,6 +17,7 @@ from nvim_terminal import Terminal
 pytestmark = [pytest.mark.editors, pytest.mark.timeout(600)]
 
 _HERE = Path(__file__).parent
+_CORE = [pytest.param(version, marks=pytest.mark.core) for version in ("0.12", "0.11")]
 
 _SHAPES = '''class Rectangle:
     """A rectangle with a width and a height."""
@@ -35,7 +36,7 @@ def _lua(version: str, spec: str) -> None:
 
 
 @pytest.mark.parametrize("spec", ["ghost", "accept", "life"])
-@pytest.mark.parametrize("version", ["0.12", "0.11", "0.10"])
+@pytest.mark.parametrize("version", [*_CORE, "0.10"])
 def test_with_a_scripted_server(version: str, spec: str) -> None:
     _lua(version, spec)
 
@@ -46,7 +47,7 @@ def test_completion_plugins() -> None:
     _lua("0.12", "menus")
 
 
-@pytest.mark.parametrize("version", ["0.12", "0.11"])
+@pytest.mark.parametrize("version", _CORE)
 def test_commands_with_the_real_server(version: str) -> None:
     _lua(version, "real")
 
@@ -118,7 +119,7 @@ def test_installed_by_lazy_nvim(version: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.fixture(params=["0.12", "0.11"])
+@pytest.fixture(params=_CORE)
 def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Terminal]:
     with Terminal(neovim(request.param), tmp_path, text=_SHAPES) as terminal:
         terminal.ready()

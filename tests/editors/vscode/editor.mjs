@@ -1,8 +1,9 @@
-// A real VS Code for one scenario: code-server with the packed extension, in headless chromium, on a workspace of its
-// own. Reads the screen as a user would, and the messages between the extension and the server through relay.py.
+// A real VS Code: code-server with the packed extension, in headless chromium. Reads the screen as a user would, and the
+// messages between the extension and the server through relay.py. To start one takes most of a test's time, so the next
+// test may get another window of it (`reopen`), or the same one, tidied up (`renew`).
 
 import { spawn } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import net from "node:net";
 import path from "node:path";
@@ -31,6 +32,16 @@ const SETTINGS = {
   "extensions.ignoreRecommendations": true,
 };
 
+/** Closes the editor that is open, whatever was typed into it, and the notifications. */
+const TIDY = {
+  key: "ctrl+alt+shift+f9",
+  command: "runCommands",
+  args: { commands: ["notifications.clearAll", "workbench.action.closePanel", "workbench.action.revertAndCloseActiveEditor"] },
+};
+
+/** What `specter/stats` counts from the start of the server. */
+const COUNTS = ["requests", "completions", "cancelled", "superseded", "typedThrough", "shown", "accepted", "partlyAccepted", "rejected", "ignored"];
+
 export const until = async (what, check, seconds = 60) => {
   const end = Date.now() + seconds * 1000;
   for (;;) {
@@ -42,27 +53,94 @@ export const until = async (what, check, seconds = 60) => {
 };
 
 export class Editor {
-  /** `files`: name → text; `settings` over the defaults; `server`: the command, or null to leave the setting out. */
-  static async start(folder, { files = {}, settings = {}, server = process.env.SPECTER_COMMAND, env = {}, args = [] } = {}) {
+  /**
+   * `files`: name → text; `settings` over the defaults; `server`: the command, or null to leave the setting out;
+   * `shared`: the window will be used again, see `renew`.
+   */
+  static async start(folder, options = {}) {
     const editor = new Editor(folder);
-    mkdirSync(path.join(folder, "data/User"), { recursive: true });
-    mkdirSync(path.join(folder, "data/Machine"), { recursive: true });
-    mkdirSync(path.join(folder, "relay"), { recursive: true });
-    for (const [name, text] of Object.entries(files)) editor.write(name, text);
-    if (server !== null) settings["specter.server.path"] = editor.relay(server);
-    // To VS Code this is a remote window: what belongs to a machine is read from the remote machine's settings only.
-    const machine = Object.entries(settings).filter(([key]) => key.startsWith("specter.server."));
-    writeFileSync(path.join(folder, "data/Machine/settings.json"), JSON.stringify(Object.fromEntries(machine)));
-    writeFileSync(path.join(folder, "data/User/settings.json"), JSON.stringify({ ...SETTINGS, ...settings }));
-    await editor.#serve(env, args);
-    await editor.#browse();
+    try {
+      editor.#begin(options);
+      await editor.#serve(options.env ?? {}, options.args ?? []);
+      await editor.#browse();
+    } catch (error) {
+      await editor.close();
+      throw error;
+    }
     return editor;
   }
 
+  /** Leaves the window, which ends its server, and opens another on a workspace of its own. */
+  async reopen(options) {
+    const pid = this.serverPid();
+    await this.page.goto("about:blank");
+    await until("the last window's server ends", () => !existsSync(`/proc/${pid}`));
+    this.#window++;
+    this.#begin(options);
+    await this.#show();
+  }
+
+  /** The same window and server with other files and settings; messages, counts and page errors start anew. */
+  async renew(options) {
+    await until("the server is idle", async () => (await this.stats()).liveGenerations === 0);
+    await this.#tidy();
+    this.#begin(options);
+    await until("the settings have arrived", () => this.messages(undefined, "editor").some((one) => one.result?.[0]?.exclude?.includes(this.#mark)));
+    this.#before = await this.stats(); // and answered after the settings were read
+    await this.waitForStatus("sparkle");
+  }
+
+  #window = 1;
+  #turn = 0;
+  #address = "";
+  #read = 0; // bytes of messages that belong to earlier turns
+  #before = {}; // the server's counts when the turn began
+
   constructor(folder) {
     this.folder = folder;
-    this.workspace = path.join(folder, "workspace");
+    this.shots = folder; // where pictures go
+    mkdirSync(path.join(folder, "data/User"), { recursive: true });
+    mkdirSync(path.join(folder, "data/Machine"), { recursive: true });
+    mkdirSync(path.join(folder, "relay"), { recursive: true });
+  }
+
+  get workspace() {
+    return path.join(this.folder, this.#window === 1 ? "workspace" : `workspace${this.#window}`);
+  }
+
+  /** A setting that does nothing but differ from turn to turn: when the server has it, it has the others, too. */
+  get #mark() {
+    return `**/turn-${this.#turn}`;
+  }
+
+  #begin({ files = {}, settings = {}, server = process.env.SPECTER_COMMAND, shared = false }) {
+    this.#turn++;
+    this.#read = existsSync(this.#log) ? statSync(this.#log).size : 0;
+    this.#before = {};
+    this.errors = [];
     mkdirSync(this.workspace, { recursive: true });
+    for (const name of readdirSync(this.workspace)) if (name !== ".vscode") rmSync(path.join(this.workspace, name), { recursive: true });
+    for (const [name, text] of Object.entries(files)) this.write(name, text);
+    const all = shared ? { ...SETTINGS } : { ...SETTINGS, ...settings };
+    // code-server hears of changes in the workspace, and not of those in the user's settings.
+    if (shared) this.write(".vscode/settings.json", JSON.stringify({ ...settings, "specter.exclude": [this.#mark] }));
+    if (server !== null) all["specter.server.path"] = this.relay(server);
+    // To VS Code this is a remote window: what belongs to a machine is read from the remote machine's settings only.
+    const machine = Object.entries(all).filter(([key]) => key.startsWith("specter.server."));
+    writeFileSync(path.join(this.folder, "data/Machine/settings.json"), JSON.stringify(Object.fromEntries(machine)));
+    writeFileSync(path.join(this.folder, "data/User/keybindings.json"), JSON.stringify([TIDY]));
+    writeFileSync(path.join(this.folder, "data/User/settings.json"), JSON.stringify(all));
+  }
+
+  async #tidy() {
+    await this.page.keyboard.press("Escape"); // whatever list is open
+    await until("every editor is closed", async () => {
+      if ((await this.page.locator(".tabs-container .tab").count()) === 0) return true;
+      await this.page.keyboard.press("Control+Alt+Shift+F9");
+      await this.page.waitForTimeout(50);
+      return false;
+    });
+    await this.page.keyboard.press("Control+Alt+Shift+F9"); // there may have been notifications without an editor
   }
 
   /** A command that runs `server` behind the relay; its other words than "serve" go to it directly. */
@@ -75,7 +153,7 @@ export class Editor {
 
   async #serve(env, args) {
     const port = await freePort();
-    this.url = `http://127.0.0.1:${port}/?folder=${encodeURIComponent(this.workspace)}`;
+    this.#address = `http://127.0.0.1:${port}/`;
     const config = path.join(this.folder, "conf.yaml");
     writeFileSync(config, `bind-addr: 127.0.0.1:${port}\nauth: none\ncert: false\n`);
     const trust = args.includes("--trust") ? [] : ["--disable-workspace-trust"];
@@ -99,13 +177,18 @@ export class Editor {
       args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
     });
     this.page = await this.browser.newPage({ viewport: { width: 1000, height: 620 } });
-    this.errors = [];
     this.page.on("pageerror", (error) => this.errors.push(String(error)));
-    await this.page.goto(this.url);
+    this.page.on("dialog", (dialog) => dialog.accept()); // yes, leave a file that is not saved
+    await this.#show();
+  }
+
+  async #show() {
+    await this.page.goto(`${this.#address}?folder=${encodeURIComponent(this.workspace)}`);
     await this.page.waitForSelector(".monaco-workbench .statusbar", { timeout: 60_000 });
   }
 
   async close() {
+    this.closed = true;
     await this.browser?.close();
     if (this.codeServer && this.codeServer.exitCode === null) {
       process.kill(-this.codeServer.pid, "SIGTERM");
@@ -128,9 +211,7 @@ export class Editor {
   // --- the keyboard
 
   async open(name) {
-    await this.page.keyboard.press("Control+p");
-    await this.page.locator(".quick-input-widget input").first().fill(name);
-    await this.page.locator(".quick-input-list .monaco-list-row", { hasText: path.basename(name) }).first().click();
+    await this.#choose(name);
     await this.page.waitForSelector(`.tab.active[data-resource-name="${path.basename(name)}"]`);
     await this.page.waitForSelector(".editor-instance .view-lines .view-line");
     await this.focus();
@@ -140,11 +221,21 @@ export class Editor {
     await this.page.waitForTimeout(200);
   }
 
+  /** Chooses a file from the list of Ctrl+P, which does not learn of new ones while it is open. */
+  async #choose(name) {
+    const row = this.page.locator(".quick-input-list .monaco-list-row", { hasText: path.basename(name) }).first();
+    await until(`${name} in the list of files`, async () => {
+      await this.page.keyboard.press("Control+p");
+      await this.page.locator(".quick-input-widget input").first().fill(name);
+      if (await row.click({ timeout: 3000 }).then(() => true, () => false)) return true;
+      await this.page.keyboard.press("Escape");
+      return false;
+    });
+  }
+
   /** Opens a notebook and puts the cursor into the cell whose first line is given. */
   async openNotebook(name, line) {
-    await this.page.keyboard.press("Control+p");
-    await this.page.locator(".quick-input-widget input").first().fill(name);
-    await this.page.locator(".quick-input-list .monaco-list-row", { hasText: name }).first().click();
+    await this.#choose(name);
     const cell = this.page.locator(".notebook-editor .cell-editor-part .view-line", { hasText: line.replaceAll(" ", "\u00a0") }).first();
     await until("the cursor is in the cell", async () => {
       await cell.click({ timeout: 5000 }).catch(() => {});
@@ -183,9 +274,14 @@ export class Editor {
 
   // --- the screen
 
-  /** The ghost text, line by line; "" if there is none. */
+  /** The ghost text of one frame, line by line; "" if there is none. */
   ghost() {
-    return this.page.evaluate(() => {
+    return this.page.evaluate(async () => {
+      // VS Code draws the lines below at once and the first with the next frame: between, the screen shows neither text.
+      await new Promise((drawn) => {
+        const behind = new ResizeObserver(() => drawn(behind.disconnect())); // called when a frame is laid out
+        behind.observe(document.body);
+      });
       const clean = (text) => text.replaceAll("\u00a0", " ").replaceAll("\u200c", "");
       const inline = [...document.querySelectorAll(".view-lines .ghost-text-decoration, .view-lines .ghost-text-decoration-preview")];
       const below = [...document.querySelectorAll(".monaco-editor .view-zones .ghost-text, .monaco-editor .suggest-preview-text .view-line")];
@@ -267,32 +363,48 @@ export class Editor {
   }
 
   async shot(name) {
-    await this.page.screenshot({ path: path.join(this.folder, `${name}.png`) });
+    await this.page.screenshot({ path: path.join(this.shots, `${name}.png`) });
   }
 
   // --- the server
 
-  /** The messages between editor and server so far. */
+  get #log() {
+    return path.join(this.folder, "relay/messages.jsonl");
+  }
+
+  /** The messages between editor and server, of this turn, as the relay wrote them. */
+  transcript() {
+    return existsSync(this.#log) ? readFileSync(this.#log).subarray(this.#read).toString("utf8") : "";
+  }
+
+  /** The messages of this turn so far. */
   messages(method, from) {
-    const file = path.join(this.folder, "relay/messages.jsonl");
-    if (!existsSync(file)) return [];
-    const all = readFileSync(file, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+    const lines = this.transcript().split("\n").slice(0, -1);
+    const all = lines.map((line) => JSON.parse(line));
     return all.filter((one) => (method === undefined || one.method === method) && (from === undefined || one.from === from));
   }
 
-  /** `specter/stats` of the running server. */
-  stats() {
+  /** `specter/stats` of the running server; what it counts, since this turn began. */
+  async stats() {
+    const stats = await this.#ask("specter/stats");
+    for (const name of COUNTS) stats[name] -= this.#before[name] ?? 0;
+    return stats;
+  }
+
+  #ask(method) {
     return new Promise((resolve, reject) => {
-      const socket = net.connect(path.join(this.folder, "relay/ask"), () => socket.write("specter/stats\n"));
+      const socket = net.connect(path.join(this.folder, "relay/ask"), () => socket.write(`${method}\n`));
       let text = "";
       socket.on("data", (data) => { text += data; });
-      socket.on("end", () => (text === "" ? reject(new Error("no stats")) : resolve(JSON.parse(text))));
+      socket.on("end", () => (text === "" ? reject(new Error("no answer")) : resolve(JSON.parse(text))));
       socket.on("error", reject);
     });
   }
 
+  /** The server's process, the last one that was started through the relay; NaN before the first. */
   serverPid() {
-    return Number(readFileSync(path.join(this.folder, "relay/pid"), "utf8"));
+    const file = path.join(this.folder, "relay/pid");
+    return existsSync(file) ? Number(readFileSync(file, "utf8")) : Number.NaN;
   }
 }
 

@@ -99,6 +99,8 @@ def noted(message: dict[str, Any]) -> dict[str, Any]:
             "state",
         )
         note["params"] = {key: params[key] for key in kept if key in params}
+    if isinstance(result, list):
+        note["result"] = result  # the editor's settings
     if isinstance(result, dict):
         note["result"] = {key: result[key] for key in ("items", "serverInfo") if key in result}
     return note

@@ -7,12 +7,14 @@ are in scenarios.mjs; a failed one leaves `failed.png` and the messages in its f
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import vscode_tools as tools
 
 SCENARIOS = re.findall(r"^  async (\w+)\(\) \{$", (tools.HERE / "scenarios.mjs").read_text("utf-8"), re.MULTILINE)
+CORE = ("stream", "grows", "cancel", "killed", "status")
 
 pytestmark = [pytest.mark.editors, pytest.mark.timeout(900)]
 
@@ -21,11 +23,19 @@ pytestmark = [pytest.mark.editors, pytest.mark.timeout(900)]
 def vscode(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> dict[str, str]:
     base = tmp_path_factory.getbasetemp()
     run = base if worker_id == "master" else base.parent  # of all who test side by side
-    return tools.prepare(tmp_path_factory.mktemp("vscode"), run / "specter.vsix")
+    return tools.prepare(run / "vscode")
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_vscode(scenario: str, vscode: dict[str, str], tmp_path: Path) -> None:
-    done = tools.node("scenarios.mjs", scenario, tmp_path, env=vscode)
-    print(done.stdout)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\nsee {tmp_path}"
+@pytest.fixture(scope="session")
+def scenarios(vscode: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tools.Scenarios]:
+    with tools.Scenarios(vscode, tmp_path_factory.mktemp("editors")) as scenarios:
+        yield scenarios
+
+
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(name, marks=[pytest.mark.core] if name in CORE else []) for name in SCENARIOS]
+)
+def test_vscode(scenario: str, scenarios: tools.Scenarios, tmp_path: Path) -> None:
+    done = scenarios.run(scenario, tmp_path)
+    print(*done.said, sep="\n")
+    assert done.fault == "", f"{done.fault}\nsee {tmp_path}"
