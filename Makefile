@@ -14,7 +14,7 @@ test: lint ## everything CI needs
 test-editors: $(VENV)/.installed ## real Neovim and VS Code, installed into .cache, and Debian's Emacs; side by side
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m editors --numprocesses 2 --dist worksteal tests/editors
 
-test-editors-core: $(VENV)/.installed ## the main job in Neovim and VS Code, as CI runs it
+test-editors-core: $(VENV)/.installed ## the main job in Neovim and VS Code, in 3 minutes
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m core --numprocesses 2 --dist worksteal tests/editors
 
 test-remote: $(VENV)/.installed ## a real vLLM on the CPU (3.4 GB, into .cache)
