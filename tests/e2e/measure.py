@@ -152,13 +152,15 @@ def cancels(client: RawClient, count: int) -> dict[str, Any]:
 
 
 def rounds(client: RawClient, count: int) -> dict[str, Any]:
-    """Resident memory over rounds of open, complete and close; the cache of documents fills up meanwhile."""
+    """Resident memory over rounds of open, complete and close; the documents are long enough to fill the cache that
+    keeps them within the first tenth."""
     process = psutil.Process(client.process.pid)
     after_thousand, started = 0, time.perf_counter()
     for number in range(count):
         uri = f"file:///w/round{number}.py"
-        client.open(uri, f"def f{number}(x):\n    return x + {number}\n\n\nprint(")
-        client.ask("textDocument/inlineCompletion", completion_params(uri, 4, 6))
+        text = "".join(f"def f{number}_{line}(x):\n    return x + {line * number}\n\n\n" for line in range(6))
+        client.open(uri, f"{text}print(")
+        client.ask("textDocument/inlineCompletion", completion_params(uri, 24, 6))
         client.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
         client.frames.clear()
         if number == min(1000, count // 10):
