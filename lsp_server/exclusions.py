@@ -56,8 +56,13 @@ def relative_path(uri: str, folders: Sequence[str]) -> str | None:
 def excluded(uri: str, folders: Sequence[str], globs: Sequence[str]) -> bool:
     """Whether a file is off limits. Secrets are looked for in the whole path, the user's globs below the workspace, as
     if they stood in a .gitignore there, but that case does not count: `.ENV` may be `.env`."""
+    return _excluded(uri, tuple(folders), tuple(globs))
+
+
+@lru_cache(maxsize=1024)  # asked at every key and every request, of the same few documents
+def _excluded(uri: str, folders: tuple[str, ...], globs: tuple[str, ...]) -> bool:
     whole = path_of(uri)
-    return _spec(SECRETS).match_file(whole) or _spec(tuple(globs)).match_file(relative_path(uri, folders) or whole)
+    return _spec(SECRETS).match_file(whole) or _spec(globs).match_file(relative_path(uri, folders) or whole)
 
 
 def complaint(glob: str) -> str | None:

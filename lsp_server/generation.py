@@ -70,7 +70,6 @@ class Generation:
         self.stopped = False
         self.first_text_s: float | None = None  # from the engine's start on it
         self._completion: Completion | None = None
-        self._shape = job.shape()
         self._stream = stream
         self._tell_ended = ended
         self._previous = previous.unfinished() if previous is not None else None
@@ -182,7 +181,9 @@ class Generation:
     def _shown(self) -> str:
         state = len(self._text), self.finished
         if self._shown_at != state:
-            self._shown_at, self._shown_text = state, self._shape.shown(self._text, self.finished)
+            # No shape is read for a request that is taken back before there is a text, as most are.
+            self._shown_text = self.job.shape().shown(self._text, self.finished) if self._text else ""
+            self._shown_at = state
         return self._shown_text
 
     def _expected(self) -> str:
@@ -211,7 +212,7 @@ class Generation:
 
     async def _generate(self) -> None:
         begun = time.perf_counter()
-        async with aclosing(self._stream(context.ending(self.job.request, self._shape))) as chunks:
+        async with aclosing(self._stream(context.ending(self.job.request, self.job.shape()))) as chunks:
             async for chunk in chunks:
                 self._text += chunk.text
                 if chunk.text and self.first_text_s is None:

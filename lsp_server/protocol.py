@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import functools
 import inspect
 import json
 import logging
@@ -229,6 +230,7 @@ class Protocol(LanguageServerProtocol):
         self._output.write(body)
 
 
+@functools.cache  # one for all clients: it writes a function for each type of message when the first one comes
 def strict_converter() -> cattrs.Converter:
     """lsprotocol's converter without conversions: a number is a number, a text is a text."""
     converter = cattrs.Converter()

@@ -6,12 +6,15 @@ So one PromptBuilder lays out prompts for both kinds of servers, those that take
 from __future__ import annotations
 
 import re
+import sys
+from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import groupby
 
 from engine.prompt import FAMILIES
 
 _FIRST_MARKER = 0x110000  # behind the last character
+_UINT32, _SIZE = next((code, 4) for code in "IL" if array(code).itemsize == 4)
+_UTF_32, _ANY = f"utf-32-{sys.byteorder[0]}e", "surrogatepass"  # half a pair is no character, but JSON may hold it
 _SPACE = "▁"  # how SentencePiece writes one in a marker's name
 
 # Whatever a model might take for a marker: those of all families, and what looks like one.
@@ -35,10 +38,10 @@ class CharacterTokenizer:
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Code points; a marker's name is characters like any others."""
-        return list(map(ord, text))
+        return array(_UINT32, text.encode(_UTF_32, _ANY)).tolist()
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> str:
-        return "".join(self._name(token) if token >= _FIRST_MARKER else chr(token) for token in token_ids)
+        return "".join(text for _, text in self.pieces(token_ids))
 
     def get_vocab(self) -> dict[str, int]:
         return self.markers
@@ -48,11 +51,25 @@ class CharacterTokenizer:
 
     def pieces(self, token_ids: Sequence[int]) -> Iterator[tuple[bool, str]]:
         """The prompt as markers (True) and texts between them (False), in order."""
-        for is_marker, group in groupby(token_ids, lambda token: token >= _FIRST_MARKER):
-            if is_marker:
-                yield from ((True, self._name(token)) for token in group)
-            else:
-                yield False, "".join(map(chr, group))
+        codes = array(_UINT32, token_ids).tobytes()  # a prompt of 12,000 characters takes 0.1 ms so, one by one 2 ms
+        start = 0
+        for at in self._marker_places(codes):
+            if at > start:
+                yield False, codes[start:at].decode(_UTF_32, _ANY)
+            start = at + _SIZE
+            yield True, self._name(int.from_bytes(codes[at:start], sys.byteorder))
+        if start < len(codes):
+            yield False, codes[start:].decode(_UTF_32, _ANY)
+
+    def _marker_places(self, codes: bytes) -> list[int]:
+        """Offsets in bytes, in order."""
+        places = list[int]()
+        for token in self._names:
+            code, at = token.to_bytes(_SIZE, sys.byteorder), -1
+            while (at := codes.find(code, at + 1)) >= 0:
+                if at % _SIZE == 0:  # and not across two characters
+                    places.append(at)
+        return sorted(places)
 
     def _name(self, token: int) -> str:
         return self._names[token].replace(_SPACE, " ")

@@ -23,7 +23,7 @@ from engine.cancels import Cancels
 from engine.config import ConfigError, EngineConfig
 from engine.interface import EngineError
 from engine.remote import RemoteEngine
-from engine.remote.characters import cut_markers, defused, looks_like_a_marker
+from engine.remote.characters import CharacterTokenizer, cut_markers, defused, looks_like_a_marker
 from engine.remote.metrics import parse_metrics
 from engine.request import Sampling
 
@@ -606,3 +606,22 @@ nonsense {{{
     llama = parse_metrics("llamacpp:requests_processing 1\n")
     assert llama is not None
     assert llama.speculates is None
+
+
+@given(
+    st.lists(st.one_of(st.text(st.characters(), max_size=4), st.sampled_from(QWEN), st.just("\ud800\x11\U0010ffff")))
+)
+def test_a_prompt_of_characters_is_cut_at_its_markers(parts: list[str]) -> None:
+    """As one by one. Seen to fail: a marker's code found across two characters."""
+    tokenizer = CharacterTokenizer(QWEN)
+    ids = [token for part in parts for token in ([tokenizer.markers[part]] if part in QWEN else map(ord, part))]
+    expected = list[tuple[bool, str]]()
+    for part in filter(None, parts):
+        if part not in QWEN and expected and not expected[-1][0]:
+            expected[-1] = (False, expected[-1][1] + part)
+        else:
+            expected.append((part in QWEN, part))
+    assert list(tokenizer.pieces(ids)) == expected
+    assert tokenizer.decode(ids, skip_special_tokens=False) == "".join(parts)
+    text = "".join(part for part in parts if part not in QWEN)
+    assert tokenizer.encode(text, add_special_tokens=False) == list(map(ord, text))

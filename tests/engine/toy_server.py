@@ -139,14 +139,19 @@ class ToyServer:
         self.connections += 1
         self._writers.add(writer)
         try:
-            streamed = False
-            while (request := await _read(reader)) is not None and not (streamed and self.closes_behind_streams):
+            streamed, begun = False, b""
+            while (request := await _read(reader, begun)) is not None:
+                if streamed and self.closes_behind_streams:
+                    break
                 streamed = bool(request.payload.get("stream"))
                 self.requests.append(request)
-                answering = asyncio.ensure_future(self._answer(request, Reply(writer)))
-                peek = asyncio.ensure_future(_gone(reader, request))
-                await answering
+                # Nobody sends a second request before the first is answered, so whatever can be read is the end.
+                peek = asyncio.ensure_future(reader.read(1))
+                peek.add_done_callback(lambda _, gone=request.gone: gone.set())  # type: ignore[misc]
+                await self._answer(request, Reply(writer))
                 peek.cancel()
+                [begun] = await asyncio.gather(peek, return_exceptions=True)
+                begun = begun if isinstance(begun, bytes) else b""
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass
         finally:
@@ -214,19 +219,11 @@ class ToyServer:
             self.running -= 1
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+async def _read(reader: asyncio.StreamReader, begun: bytes) -> Request | None:
+    """The next request, of which the first bytes may have been read."""
+    head = (begun + await reader.readuntil(b"\r\n\r\n")).decode()
     first, *rest = head.strip().split("\r\n")
     method, path, _ = first.split(" ")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Request(method, path, headers, json.loads(body) if body else {})
-
-
-async def _gone(reader: asyncio.StreamReader, request: Request) -> None:
-    """Nobody sends a second request before the first is answered, so whatever can be read is the end."""
-    while not reader.at_eof():
-        await asyncio.sleep(0.002)
-        if reader._buffer:  # type: ignore[attr-defined]
-            return
-    request.gone.set()
