@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from engine.cancels import Cancels
+from engine.account import Account
 from engine.config import ConfigError, EngineConfig
 from engine.interface import Engine, EngineError
 from engine.prompt import EncodedPrompt
@@ -34,10 +34,10 @@ def import_for(config: EngineConfig) -> None:
         import engine.service  # noqa: F401
 
 
-def local_engine(config: EngineConfig, cancels: Cancels | None = None) -> Engine:
+def local_engine(config: EngineConfig, account: Account | None = None) -> Engine:
     from engine.service import CompletionEngine
 
-    return CompletionEngine(config, cancels)
+    return CompletionEngine(config, account)
 
 
 class EngineWithFallback:
@@ -48,8 +48,8 @@ class EngineWithFallback:
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
-        self._cancels = Cancels()  # of both
-        self._remote = RemoteEngine(config, self._cancels)
+        self._account = Account()  # of both
+        self._remote = RemoteEngine(config, self._account)
         self._local: Engine | None = None
         self._local_trouble = ""
         self._loading: asyncio.Task[None] | None = None
@@ -149,7 +149,7 @@ class EngineWithFallback:
         """Once; what is wrong with the pair is part of `trouble`."""
         if self._local is None and not self._closed:
             try:
-                self._local = await asyncio.to_thread(local_engine, self._config, self._cancels)
+                self._local = await asyncio.to_thread(local_engine, self._config, self._account)
                 if self._closed:
                     self._local.close()
                 self._local.watch(self._tell)

@@ -57,7 +57,8 @@ class Engine(Protocol):
         """Puts texts into the workspace index by name; an empty one is removed. False if some had no room."""
 
     def usage(self) -> dict[str, Any]:
-        """`liveGenerations`, `waitingRequests`, `tokensAfterCancel`, and `cancelToIdleMs` {p50, p99, max}."""
+        """`liveGenerations`, `waitingRequests`, `engineRequests` and `engineTokens` (of all, the cancelled ones too),
+        `tokensAfterCancel`, and `cancelToIdleMs` {p50, p99, max}."""
 
     def close(self) -> None:
         """Ends everything; open streams fail. Idempotent, and for any thread."""

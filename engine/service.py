@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from engine.cancels import Cancels
+from engine.account import Account
 from engine.config import EngineConfig
 from engine.generation import encode, generate, prompt_room
 from engine.interface import EngineError as EngineError
@@ -35,7 +35,7 @@ _HUNG_S = 30.0  # for one step: a chunk of a prompt, or a cycle
 class _Job:
     """A stream between its two ends: the worker makes chunks, the event loop takes them."""
 
-    request: CompletionRequest
+    request: CompletionRequest | None  # none once it was cancelled while it waited: behind many, texts are megabytes
     loop: asyncio.AbstractEventLoop
     chunks: asyncio.Queue[Chunk | Exception] = field(default_factory=asyncio.Queue)
     live: bool = False  # from its first step on the worker until nothing more is computed for it
@@ -43,6 +43,7 @@ class _Job:
 
     def cancel(self) -> None:
         self.cancelled_at = self.cancelled_at or time.perf_counter()
+        self.request = None
 
     def post(self, item: Chunk | Exception) -> None:
         try:
@@ -58,15 +59,15 @@ class CompletionEngine:
     cache for the next request. All methods belong to the event loop's thread.
     """
 
-    def __init__(self, config: EngineConfig, cancels: Cancels | None = None) -> None:
-        """cancels: where to count them, if not by itself."""
+    def __init__(self, config: EngineConfig, account: Account | None = None) -> None:
+        """account: where to count, if not by itself."""
         self._config = config
         self._pair: LoadedPair | None = None
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="specter-engine", daemon=True)
         self._open_jobs: set[_Job] = set()
         self._loads: set[Callable[[Exception], None]] = set()  # each fails one waiting `load`
-        self._cancels = Cancels() if cancels is None else cancels
+        self._account = Account() if account is None else account
         self._watchers: list[Callable[[], None]] = []
         self._closed = False
         self._step_began: float | None = None  # time.perf_counter(); of the step the worker is in
@@ -202,7 +203,7 @@ class CompletionEngine:
         max} of the latest cancels."""
         jobs = list(self._open_jobs)
         waiting = sum(not job.live and job.cancelled_at is None for job in jobs)
-        return {"liveGenerations": sum(job.live for job in jobs), "waitingRequests": waiting} | self._cancels.to_json()
+        return {"liveGenerations": sum(job.live for job in jobs), "waitingRequests": waiting} | self._account.to_json()
 
     def close(self) -> None:
         """Ends the worker after the step it is in, fails the open streams and frees the models. Idempotent."""
@@ -234,9 +235,11 @@ class CompletionEngine:
         """On the worker: one job to its end or cancel."""
         last: Chunk | Exception | None = None
         try:
-            if job.cancelled_at is None and self._pair is not None:
+            request = job.request
+            if request is not None and self._pair is not None:
                 job.live = True
-                last = self._decode(job, self._pair)
+                self._account.begun()
+                last = self._decode(job, request, self._pair)
         except torch.OutOfMemoryError:
             last = self._go_small(job.loop)
         except Exception as error:
@@ -263,18 +266,19 @@ class CompletionEngine:
             _post(loop, changed)
         return EngineError(self._pair.notice)
 
-    def _decode(self, job: _Job, pair: LoadedPair) -> Chunk | None:
+    def _decode(self, job: _Job, request: CompletionRequest, pair: LoadedPair) -> Chunk | None:
         """Posts the chunks as they come; returns the last one, or None if the job was cancelled."""
-        with closing(generate(pair, job.request, pair.drafter(job.request))) as chunks:
+        with closing(generate(pair, request, pair.drafter(request))) as chunks:
             for chunk in self._timed(chunks):
+                self._account.computed(chunk.tokens)
                 if chunk.completion is not None:
-                    pair.remember(job.request, chunk.completion)
+                    pair.remember(request, chunk.completion)
                     return chunk
                 if job.cancelled_at is not None or self._closed:
                     break
                 if chunk.text:
                     job.post(chunk)
-        self._cancels.add(job.cancelled_at or time.perf_counter(), chunk.tokens)
+        self._account.cancelled(job.cancelled_at or time.perf_counter(), chunk.tokens)
         return None
 
     def _timed(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
-from engine.cancels import Cancels
+from engine.account import Account
 from engine.config import ConfigError, EngineConfig
 from engine.interface import EngineError
 from engine.prompt import EncodedPrompt
@@ -37,8 +37,8 @@ class RemoteEngine:
 
     uses_workspace = False
 
-    def __init__(self, config: EngineConfig, cancels: Cancels | None = None) -> None:
-        """cancels: where to count them, if not by itself."""
+    def __init__(self, config: EngineConfig, account: Account | None = None) -> None:
+        """account: where to count, if not by itself."""
         self.trouble = ""
         self._config = config
         self._client: Client | None = None
@@ -46,7 +46,7 @@ class RemoteEngine:
         self._watchers: list[Callable[[], None]] = []
         self._looking: asyncio.Task[None] | None = None
         self._live = 0
-        self._cancels = Cancels() if cancels is None else cancels
+        self._account = Account() if account is None else account
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -100,7 +100,7 @@ class RemoteEngine:
 
         A connection that is lost before any text is tried once more.
         """
-        return self._cancels.counting(self._chunks(request))
+        return self._account.counting(self._chunks(request))
 
     async def _chunks(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
         server = self._server
@@ -185,7 +185,7 @@ class RemoteEngine:
         return True
 
     def usage(self) -> dict[str, Any]:
-        return {"liveGenerations": self._live, "waitingRequests": 0} | self._cancels.to_json()
+        return {"liveGenerations": self._live, "waitingRequests": 0} | self._account.to_json()
 
     def close(self) -> None:
         if self._closed:

@@ -101,26 +101,42 @@ async def _typing(count: int, seconds: float, seed: int, options: Sequence[str])
     async with _server(options) as (host, port, process), asyncio.timeout(READY_S + seconds + 3 * STANDS_S):
         try:
             await asyncio.gather(*(client.start(host, port) for client in clients))
-            memory, busy = [process.memory_info().rss], process.cpu_times()
-            until = time.perf_counter() + seconds
-            lags = list[float]()
-            lag = asyncio.create_task(_measure_lag(lags))
-            await asyncio.gather(*(client.type(until) for client in clients))
-            lag.cancel()
+            busy, began = process.cpu_times(), time.perf_counter()
+            lags, memory = list[float](), list[int]()
+            watching = [
+                asyncio.create_task(_measure_lag(lags)),
+                asyncio.create_task(_measure_memory(process, memory, seconds / 5)),
+            ]
+            await asyncio.gather(*(client.type(began + seconds) for client in clients))
+            for task in watching:
+                task.cancel()
+            typing_s = time.perf_counter() - began
             live = await _rest(clients[0])
             memory.append(process.memory_info().rss)
             spent = process.cpu_times()
+            stats = [await client.ask("specter/stats", {}) for client in clients]
         finally:
             await asyncio.gather(*(client.stop() for client in clients))
     values, failures = _judged(clients, live)
-    values |= {
-        f"resident memory, MB, at the {when}": size >> 20 for when, size in zip(("start", "end"), memory, strict=True)
-    }
+    values |= _rates(stats, typing_s)
+    values["resident memory, MB, each fifth of the time"] = [size >> 20 for size in memory]
     computed = spent.user + spent.system - busy.user - busy.system
     values["the server's processor time per request, ms"] = _ms(computed / max(values["requests"], 1))
     values["lag of the clients themselves, ms p95"] = _ms(p95(lags))
     values |= {"load of the machine before": round(before, 2)}
     return Load(values, failures), [first for client in clients for first in client.first_texts()]
+
+
+def _rates(stats: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """What a plan for many developers needs: of each client, by its own counts and the engine's, which are of all."""
+    requests, engine = sum(each["requests"] for each in stats), stats[0]
+    return {
+        "requests a second, of each client": _two(requests / len(stats) / seconds),
+        "share of them typed through": _two(sum(each["typedThrough"] for each in stats) / max(requests, 1)),
+        "share of them that reached the engine": _two(engine["engineRequests"] / max(requests, 1)),
+        "requests a second that reached it, of each client": _two(engine["engineRequests"] / len(stats) / seconds),
+        "tokens of each that did": _two(engine["engineTokens"] / max(engine["engineRequests"], 1)),
+    }
 
 
 def _judged(clients: Sequence[Client], live: int) -> tuple[dict[str, Any], list[str]]:
@@ -196,12 +212,23 @@ async def _measure_lag(lags: list[float]) -> None:
         lags.append(time.perf_counter() - due)
 
 
+async def _measure_memory(process: psutil.Process, sizes: list[int], pause_s: float) -> None:
+    """Bytes that are resident, now and after each pause."""
+    while True:
+        sizes.append(process.memory_info().rss)
+        await asyncio.sleep(pause_s)
+
+
 def p95(values: Sequence[float]) -> float:
     return statistics.quantiles(values, n=20)[-1] if len(values) > 1 else float("nan")
 
 
 def _ms(seconds: float) -> float:
     return round(1000 * seconds, 1)
+
+
+def _two(value: float) -> float:
+    return round(value, 2)
 
 
 if __name__ == "__main__":

@@ -19,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_server import QWEN, Reply, Request, ToyServer, tokens
 
-from engine.cancels import Cancels
+from engine.account import Account
 from engine.config import ConfigError, EngineConfig
 from engine.interface import EngineError
 from engine.remote import RemoteEngine
 from engine.remote.characters import CharacterTokenizer, cut_markers, defused, looks_like_a_marker
 from engine.remote.metrics import parse_metrics
-from engine.request import Sampling
+from engine.request import Chunk, Sampling
 
 KEY = "sk-very-secret-0123456789"
 
@@ -177,18 +177,18 @@ async def test_leaving_ends_the_servers_work(engine: RemoteEngine, server: ToySe
 @pytest.mark.parametrize("how", ["left", "cancelled", "read to its end"])
 async def test_a_cancel_is_timed_until_what_it_closed_is_closed(how: str) -> None:
     """Seen to fail with the time taken behind the cancelled step: closing was left out of it."""
-    cancels, arrived = Cancels(), asyncio.Event()
+    account, arrived = Account(), asyncio.Event()
 
-    async def numbers() -> AsyncGenerator[int, None]:
+    async def numbers() -> AsyncGenerator[Chunk, None]:
         try:
-            yield 1
+            yield Chunk("a b c", 3)
             if how == "cancelled":
                 await asyncio.sleep(60)
         finally:
             await asyncio.sleep(0.05)
 
     async def read() -> None:
-        async with aclosing(cancels.counting(numbers())) as found:
+        async with aclosing(account.counting(numbers())) as found:
             async for _ in found:
                 arrived.set()
                 if how == "left":
@@ -201,7 +201,8 @@ async def test_a_cancel_is_timed_until_what_it_closed_is_closed(how: str) -> Non
         task.cancel()
     await asyncio.wait([task])
     assert task.cancelled() == (how == "cancelled")
-    longest = cancels.to_json()["cancelToIdleMs"]["max"]
+    assert (account.to_json()["engineRequests"], account.to_json()["engineTokens"]) == (1, 3)
+    longest = account.to_json()["cancelToIdleMs"]["max"]
     assert longest == 0 if how == "read to its end" else 50 <= longest < 1000
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -100,6 +102,8 @@ async def test_the_pieces_make_the_text(served: CompletionEngine) -> None:
     assert served.usage() == {
         "liveGenerations": 0,
         "waitingRequests": 0,
+        "engineRequests": 1,
+        "engineTokens": 40,
         "tokensAfterCancel": 0,
         "cancelToIdleMs": {"p50": 0.0, "p99": 0.0, "max": 0.0},
     }
@@ -109,6 +113,35 @@ async def test_requests_are_served_in_turn(served: CompletionEngine) -> None:
     requests = [CompletionRequest(letter * 3, max_tokens=9) for letter in "abcdef"]
     together = await asyncio.gather(*(complete(served, request) for request in requests))
     assert [each.text for each in together] == [(await complete(served, request)).text for request in requests]
+
+
+class Text(str):
+    """One that tells when it is gone."""
+
+    __slots__ = ("__weakref__",)
+
+
+async def test_what_is_cancelled_while_it_waits_is_gone_at_once(served: CompletionEngine, target: Gate) -> None:
+    """Behind 32 who type, hundreds of requests wait that nobody wants any more. Seen to fail: texts kept until their
+    turn; a turn that was counted and computed."""
+    first = served.stream(REQUEST)
+    await anext(first)
+    target.hold()
+    text = Text("ab(" * 1000)
+    gone, waiting = weakref.ref(text), asyncio.create_task(collect(served, CompletionRequest(text, max_tokens=9)))
+    del text
+    await until(lambda: served.usage()["waitingRequests"] == 1)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    del waiting
+    gc.collect()
+    assert served.usage()["waitingRequests"] == 0
+    assert gone() is None
+    target.open.set()
+    assert [chunk async for chunk in first][-1].completion is not None
+    assert (await complete(served, REQUEST)).text
+    assert served.usage()["engineRequests"] == 2
+    assert served.usage()["engineTokens"] == 80
 
 
 async def test_leaving_cancels_within_a_cycle(served: CompletionEngine, target: Gate) -> None:

@@ -148,9 +148,11 @@ class ToyServer:
                 # Nobody sends a second request before the first is answered, so whatever can be read is the end.
                 peek = asyncio.ensure_future(reader.read(1))
                 peek.add_done_callback(lambda _, gone=request.gone: gone.set())  # type: ignore[misc]
-                await self._answer(request, Reply(writer))
-                peek.cancel()
-                [begun] = await asyncio.gather(peek, return_exceptions=True)
+                try:
+                    await self._answer(request, Reply(writer))
+                finally:
+                    peek.cancel()
+                    [begun] = await asyncio.gather(peek, return_exceptions=True)
                 begun = begun if isinstance(begun, bytes) else b""
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass
