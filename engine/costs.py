@@ -43,6 +43,16 @@ class Costs:
             self._samples.setdefault(width, deque(maxlen=_SAMPLES)).append(verify_ms)
         if forwards:
             self._draft_samples.append(draft_ms / forwards)
+        self._learn()
+
+    def took_together(self, width: int, ms: float, forwards: int) -> None:
+        """A cycle whose guesses were not waited for by themselves: what the target's forward does not take, as far as
+        that is known from others, the draft model's did."""
+        if any(len(samples) >= _ENOUGH for samples in self._samples.values()):
+            self._draft_samples.append(max(ms - self.verify(width), 0.0) / forwards)
+            self._learn()
+
+    def _learn(self) -> None:
         known = {
             width: statistics.median(samples) for width, samples in self._samples.items() if len(samples) >= _ENOUGH
         }

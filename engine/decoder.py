@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from engine.costs import Costs
 from engine.drafters import Context, Drafter, Watcher
 from engine.model import CachedModel
 from engine.on_device import Later
@@ -110,7 +111,7 @@ class SpeculativeDecoder:
         if self._policy is not None:
             self._policy.learn(draft, verdict.path, len(emitted))
             if context.position:  # the first forward carries the rest of the prompt, too
-                self._policy.costs.took(len(draft) + 1, verify_ms, draft.forwards, draft_ms)
+                self._learn_costs(self._policy.costs, draft, draft_ms, verify_ms)
         return Step(
             tokens=tuple(emitted),
             drafted=len(draft),
@@ -121,6 +122,13 @@ class SpeculativeDecoder:
             verify_ms=verify_ms,
             fault=fault,
         )
+
+    @staticmethod
+    def _learn_costs(costs: Costs, draft: Draft, draft_ms: float, verify_ms: float) -> None:
+        if isinstance(draft.tokens, Later) and draft.forwards:
+            costs.took_together(len(draft) + 1, draft_ms + verify_ms, draft.forwards)
+        else:
+            costs.took(len(draft) + 1, verify_ms, draft.forwards, draft_ms)
 
     def _tell(self, context: Context, draft: Draft, logits: Tensor, path: Sequence[int]) -> str | None:
         """Lets those hear of the laws that want to; a drafter that fails in it is left out."""

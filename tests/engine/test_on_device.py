@@ -149,6 +149,18 @@ def test_chains_drawn_on_a_device_are_those_of_the_host(length: int, how: Sampli
         assert any(accepted for _, _, accepted, _ in ours)
 
 
+def test_a_policy_learns_what_chains_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen to fail: their time taken for that of the target's forward."""
+    costs, together = Costs([1 + 0.01 * more for more in range(9)], 0.1), []
+    monkeypatch.setattr(Costs, "took_together", lambda self, *took: together.append(took))
+    steps = decode(model_drafter(True), 4, GREEDY, policy=DraftPolicy(costs))
+    chains = [step for step in steps if step.drafted][1:]
+    assert [(width, forwards) for width, _, forwards in together] == [
+        (step.drafted + 1, step.drafted) for step in chains
+    ]
+    assert [ms for _, ms, _ in together] == pytest.approx([step.draft_ms + step.verify_ms for step in chains])
+
+
 def test_what_was_recorded_is_of_one_way_to_sample() -> None:
     """Seen to fail: one recording for all."""
     drafter = model_drafter(True)

@@ -191,3 +191,17 @@ class TestTrees:
         for _ in range(30):
             policy.learn(draft, (1,), 2)
         assert policy.wants(1.0, 0)
+
+
+def test_what_a_chain_costs_is_what_the_target_does_not_take() -> None:
+    """On a GPU both are waited for at once. Seen to fail: all of it taken for the target's; counted before anything of
+    the target's is known, when a plain forward is the unit."""
+    costs = Costs([1 + 0.01 * more for more in range(9)], draft_ratio=0.2)
+    for _ in range(5):
+        costs.took_together(5, 6.2, 4)
+    assert (costs.verify(5), costs.draft_ms) == (1.04, 0.2)
+    for _ in range(5):
+        costs.took(1, 4.0, 0, 0.0)
+        costs.took_together(5, 6.16, 4)
+    assert costs.verify(5) == pytest.approx(4.16)
+    assert costs.draft_ms == pytest.approx(0.5)
