@@ -215,6 +215,19 @@ def test_a_cycle_waits_once(kind: str, how: Sampling) -> None:
 
 
 @pytest.mark.usefixtures("far")
+def test_a_chain_among_what_is_looked_up_keeps_the_text_and_the_tree() -> None:
+    """Where something is found the chain is looked at, and both are judged. Seen to fail: the chain alone returned."""
+    plain = text(decode(None, 0, GREEDY))
+    # What will be said stands in the recent texts, so it is found, and the model guesses otherwise now and then.
+    lookup = LookupDrafter(Markers(frozenset(), 0), ([*PROMPT[-8:], *plain[:30]],))
+    model = model_drafter(True)
+    steps = decode(MergedDrafter(lookup, None, model), 8, GREEDY)
+    assert text(steps) == plain
+    alone = decode(model_drafter(True), 6, GREEDY)
+    assert len(steps) < len(alone)
+
+
+@pytest.mark.usefixtures("far")
 def test_a_flat_nucleus_is_found_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that few candidates do not hold. Seen to fail: the guess of a few, looked at."""
     logits = torch.randn(3, 400, generator=torch.Generator().manual_seed(0))
