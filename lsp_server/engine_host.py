@@ -5,6 +5,7 @@ settings change. Knows no client and no protocol.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -202,6 +203,10 @@ class EngineHost:
             parts = self._parts
             try:
                 await off_loop(lambda: parts.imports(config))
+                if not gc.get_freeze_count():
+                    # What was imported stays, and need not be looked through for cycles again and again: with 64
+                    # clients on a remote engine that took 13 % of the time, and 9 % without it.
+                    gc.freeze()
                 if config is not self._config:
                     return  # no longer wanted
                 left_out = await self._load_engine(config)
