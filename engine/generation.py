@@ -27,6 +27,7 @@ def generate(
     tally = _Tally()
     prompt = encode(pair, request)
     tally.reused_tokens = pair.target.shared_prefix(prompt.ids[:-1])
+    yield Chunk("")  # a pause: another document's rows may have been put away
     seed = None if request.sampling.greedy else request.sampling.fresh_seed()
     # Which tokens a seed gives depends on where guesses stood: a user who gives one wants the same text each time.
     policy = pair.policy if draft_length is None and not request.sampling.repeatable else None

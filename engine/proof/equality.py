@@ -35,7 +35,7 @@ class Difference:
     hole: int
     position: int  # of the token, in the completion
     # Between the target's two highest logits there; if drawn, the probability between the number that draws and the
-    # guessed token.
+    # token, of the two, that is farther from it.
     margin: float
 
 
@@ -135,8 +135,12 @@ def _difference(
         return Difference(hole, position, first - second)
     mass = warp(logits, request.sampling)[0].double().cumsum(dim=-1)
     mass = torch.nn.functional.pad(mass / mass[-1], (1, 0))
-    number, token = Noise(hole).at(position).target, guessed[position]
-    return Difference(hole, position, max(float(mass[token]) - number, number - float(mass[token + 1]), 0.0))
+    number = Noise(hole).at(position).target
+    gaps = [
+        max(float(mass[token]) - number, number - float(mass[token + 1]))
+        for token in (plain[position], guessed[position])
+    ]
+    return Difference(hole, position, max(gaps))
 
 
 def cut_holes(folder: Path | None = None, count: int = 200, seed: int = 0) -> list[CompletionRequest]:
