@@ -348,7 +348,8 @@ class TestProcess:
 
     def start(self, stack: Path, *options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "lsp_server", "complete", f"{stack}:1:1", "--raw", *options]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # What a shell starts beside itself ignores interrupts, and so does what that starts.
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_heed_interrupts)
 
     def test_an_interrupt_in_the_middle(self, stack):
         """Failed with the text printed at the end: the process was over when its first byte came."""
@@ -365,3 +366,7 @@ class TestProcess:
         process.stdout.close()
         assert process.wait(timeout=60) == 0
         assert process.stderr.read() == b""
+
+
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
