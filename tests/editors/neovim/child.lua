@@ -36,8 +36,10 @@ function M.start(options)
   return self
 end
 
+--- End it, and wait for that: while it takes leave of a server, that has a client more than the next test expects.
 function Child:stop()
   vim.fn.jobstop(self.job)
+  vim.fn.jobwait({ self.job }, 5000)
 end
 
 --- Run Lua code in it.

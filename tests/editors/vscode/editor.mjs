@@ -264,7 +264,9 @@ export class Editor {
   async command(title) {
     await this.page.keyboard.press("F1");
     await this.page.locator(".quick-input-widget input").first().fill(`>${title}`);
-    await this.page.locator(".quick-input-list .monaco-list-row", { hasText: title }).first().click();
+    // Exactly this one: those that were used lately stand first, and one title may begin as another.
+    const label = this.page.locator(".label-name", { hasText: new RegExp(`^${title.replaceAll(/[()]/g, "\\$&")}$`) });
+    await this.page.locator(".quick-input-list .monaco-list-row").filter({ has: label }).first().click();
   }
 
   async save() {

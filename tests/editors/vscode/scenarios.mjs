@@ -357,7 +357,7 @@ const scenarios = {
   /** The doctor's report opens in an editor. */
   async doctor() {
     const editor = await shared({ files: { "reader.py": READER } });
-    await editor.command("Specter: Check This Installation");
+    await editor.command("Specter: Check This Installation (Doctor)");
     const text = await until("the report", async () => {
       const visible = await editor.visibleText();
       return visible.includes("Server in this window") ? visible : undefined;
@@ -542,12 +542,13 @@ const scenarios = {
     await editor.open("notes.md");
     await editor.waitForStatus("sparkle", 10);
     await editor.open("reader.py");
+    await editor.waitForStatus("circle-slash", 10);
     await editor.command("Specter: Switch Completions On or Off for This Language");
     await editor.waitForStatus("sparkle", 10);
 
     await editor.command("Specter: Switch Completions On or Off");
     await editor.waitForStatus("circle-slash", 10);
-    assert.match(await editor.tooltip(), /off/);
+    assert.match(await editor.tooltip(), /specter\.enabled is false/);
     await editor.command("Specter: Switch Completions On or Off");
     await editor.waitForStatus("sparkle");
     await editor.page.locator('[id*="specter.status"]').click();
